@@ -1,0 +1,55 @@
+"""Multi-GPU training that equals one device, on whatever devices there are.
+
+Importing this needs torch and numpy only; what else a function needs it imports when called.
+"""
+
+from d2l_mgpu import concise, scratch
+from d2l_mgpu.collectives import all_reduce
+from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights
+from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
+from d2l_mgpu.devices import describe, get_devices, synchronize
+from d2l_mgpu.exercises import check
+from d2l_mgpu.history import Epoch
+from d2l_mgpu.launch import RankError, launch, rank_device
+from d2l_mgpu.models import Residual, lenet, lenet_params, loss, resnet18
+from d2l_mgpu.plotting import plot
+from d2l_mgpu.proofs import (
+    assert_equals_one_device,
+    assert_replicas_identical,
+    largest_difference,
+    prove_equals_one_device,
+)
+from d2l_mgpu.scratch import allreduce, get_params, scatter, split_batch, train_batch
+
+__all__ = [
+    "FASHION_MNIST_LABELS",
+    "Epoch",
+    "RankError",
+    "Residual",
+    "all_reduce",
+    "allreduce",
+    "assert_equals_one_device",
+    "assert_replicas_identical",
+    "check",
+    "concise",
+    "describe",
+    "evaluate_accuracy_gpus",
+    "get_devices",
+    "get_params",
+    "init_weights",
+    "largest_difference",
+    "launch",
+    "lenet",
+    "lenet_params",
+    "load_data_fashion_mnist",
+    "loss",
+    "plot",
+    "prove_equals_one_device",
+    "rank_device",
+    "resnet18",
+    "scatter",
+    "scratch",
+    "split_batch",
+    "synchronize",
+    "train_batch",
+]

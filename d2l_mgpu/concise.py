@@ -1,0 +1,159 @@
+"""Data parallelism concisely: any network, one process per device, DistributedDataParallel.
+
+`DistributedDataParallel` (DDP) averages gradients over processes while backward still runs (Li et
+al., 2020). This module adds what makes k processes equal one device: the same batches cut as in
+`scratch`, losses weighted so that unequal shards count right, and an evaluation that counts each
+example once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from d2l_mgpu.collectives import all_reduce
+from d2l_mgpu.data import load_data_fashion_mnist
+from d2l_mgpu.devices import describe, get_devices, synchronize
+from d2l_mgpu.history import Epoch, summary
+from d2l_mgpu.launch import launch, rank_device
+from d2l_mgpu.scratch import split_batch
+
+Batches = Iterable[tuple[Tensor, Tensor]]
+
+
+@torch.no_grad()
+def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) -> None:
+    """Start `net` afresh: weights from N(0, std^2), biases 0, batch statistics reset.
+
+    `X` is an example batch: lazy layers have no weights to draw before they have seen data.
+    """
+    net.eval()(X[:1].to(next(net.parameters()).device))
+    generator = torch.Generator().manual_seed(seed)
+    for module in net.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.reset_parameters()
+        elif isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+            module.weight.copy_(torch.randn(module.weight.shape, generator=generator) * std)
+            if module.bias is not None:
+                module.bias.zero_()
+
+
+def this_rank() -> tuple[int, int]:
+    """Return (rank, world size): (0, 1) outside `launch`."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+@torch.no_grad()
+def evaluate_accuracy_gpus(
+    net: nn.Module | Sequence[nn.Module], data_iter: Batches, split_f: Callable = split_batch
+) -> float:
+    """Return the fraction of examples predicted right, every replica doing its own shard.
+
+    `net` is a module, a list with one replica per device, or (inside `launch`) a DDP module
+    with its other replicas in the other processes. However a batch divides, an example counts once.
+    """
+    replicas = [net] if isinstance(net, nn.Module) else list(net)
+    devices = [next(replica.parameters()).device for replica in replicas]
+    first, num_shards = 0, len(replicas)
+    if isinstance(net, DistributedDataParallel):
+        first, num_shards = this_rank()
+        devices *= num_shards
+    was_training = [replica.training for replica in replicas]
+    for replica in replicas:
+        replica.eval()
+    counts = torch.zeros(2, dtype=torch.int64, device=devices[0])  # right, seen
+    for X, y in data_iter:
+        X_shards, y_shards = split_f(X, y, devices)
+        ours = slice(first, first + len(replicas))
+        shards = list(zip(replicas, X_shards[ours], y_shards[ours], strict=True))
+        right = [(replica(X_).argmax(dim=1) == y_).sum() for replica, X_, y_ in shards]
+        seen = sum(len(y_) for _, _, y_ in shards)
+        counts += torch.tensor([sum(int(n) for n in right), seen], device=counts.device)
+    for replica, mode in zip(replicas, was_training, strict=True):
+        replica.train(mode)
+    if num_shards > len(replicas):
+        all_reduce(counts)
+    return (counts[0] / counts[1]).item()
+
+
+def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Tensor:
+    """Return the loss of this process's shard, so that the *average* over processes, which is
+    what DDP takes of the gradients, is the mean over the whole batch."""
+    rank, world_size = this_rank()
+    X_shards, y_shards = split_batch(X, y, [X.device] * world_size)
+    X_shard, y_shard, weight = X_shards[rank], y_shards[rank], world_size / len(y)
+    if len(y_shard) == 0:  # too small a batch: still meet the others in the all-reduce
+        X_shard, y_shard, weight = X[:1], y[:1], 0.0
+    logits = net(X_shard.to(device))
+    return weight * F.cross_entropy(logits, y_shard.to(device), reduction="sum")
+
+
+def train_replica(
+    net: nn.Module, train_iter: Batches, test_iter: Batches, lr: float, num_epochs: int, seed: int
+) -> tuple[list[Epoch], dict[str, Tensor]]:
+    """Train the replica of this process on its shard of every batch; what each rank runs.
+
+    Returns the history, equal on all ranks, and the trained weights, on the CPU.
+    """
+    rank, world_size = this_rank()
+    device = rank_device()
+    torch.manual_seed(seed + rank)  # dropout masks differ between replicas, weights do not
+    net.to(device)
+    replica = DistributedDataParallel(net) if world_size > 1 else net
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    history = []
+    for number in range(1, num_epochs + 1):
+        replica.train()
+        losses = []
+        synchronize([device])
+        start = time.perf_counter()
+        for X, y in train_iter:
+            optimizer.zero_grad()
+            loss = shard_loss(replica, X, y, device)
+            loss.backward()  # DDP averages the gradients on the way
+            optimizer.step()
+            losses.append(loss.detach())
+        synchronize([device])
+        seconds = time.perf_counter() - start
+        mean_loss = torch.stack(losses).mean() / world_size
+        if world_size > 1:
+            all_reduce(mean_loss)
+        accuracy = evaluate_accuracy_gpus(replica, test_iter)
+        history.append(Epoch(number, mean_loss.item(), accuracy, seconds))
+    return history, {name: value.cpu() for name, value in net.state_dict().items()}
+
+
+def train(
+    net: nn.Module,
+    num_gpus: int,
+    batch_size: int,
+    lr: float,
+    *,
+    num_epochs: int = 10,
+    std: float = 0.01,
+    load_data: Callable = load_data_fashion_mnist,
+    seed: int = 0,
+) -> list[Epoch]:
+    """Train `net` from fresh weights on `num_gpus` devices; leave the result in `net`.
+
+    `batch_size` is the total over all devices. Runs with the same seed start from the same
+    weights and see the same batches, whatever the number of devices. `load_data(batch_size)`
+    returns the training and the test iterator; `std` is the spread of the first weights.
+    """
+    devices = get_devices(num_gpus)
+    train_iter, test_iter = load_data(batch_size)
+    net.cpu()
+    init_weights(net, next(iter(train_iter))[0], std, seed)
+    arguments = (net, train_iter, test_iter, lr, num_epochs, seed)
+    if num_gpus == 1:
+        history, weights = train_replica(*arguments)
+    else:
+        history, weights = launch(train_replica, *arguments, num_devices=num_gpus)[0]
+    net.load_state_dict(weights)
+    net.to(devices[0])
+    print(summary(history, describe(devices)))
+    return history

@@ -1,0 +1,33 @@
+"""Plots that look the same on every page, and are the same bytes for the same numbers."""
+
+from collections.abc import Mapping, Sequence
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart; line styles differ as well
+STYLES = [("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":")]
+
+
+def plot(
+    curves: Mapping[str, Sequence[float]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    x: Sequence[float] | None = None,
+) -> None:
+    """Draw one curve per entry of `curves`, named in the legend, over `x` (1, 2, 3, ... by default).
+
+    In a notebook the figure is an SVG. Needs matplotlib, which is imported here.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    set_matplotlib_formats("svg", metadata={"Date": None})
+    plt.rcParams["svg.hashsalt"] = "d2l_mgpu"  # otherwise every run invents new ids
+    _, axes = plt.subplots(figsize=(5, 3))
+    for (label, y), (color, line) in zip(curves.items(), STYLES * len(curves), strict=False):
+        steps = range(1, len(y) + 1) if x is None else x
+        axes.plot(steps, y, color=color, linestyle=line, label=label)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(color="0.9")
+    axes.legend()
+    plt.show()
