@@ -12,7 +12,7 @@ from d2l_mgpu.exercises import check
 from d2l_mgpu.history import Epoch
 from d2l_mgpu.launch import RankError, launch, rank_device
 from d2l_mgpu.models import Residual, lenet, lenet_params, loss, resnet18
-from d2l_mgpu.plotting import plot
+from d2l_mgpu.plotting import plot, use_svg_display
 from d2l_mgpu.proofs import (
     assert_equals_one_device,
     assert_replicas_identical,
@@ -52,4 +52,5 @@ __all__ = [
     "split_batch",
     "synchronize",
     "train_batch",
+    "use_svg_display",
 ]

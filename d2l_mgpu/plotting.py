@@ -6,6 +6,16 @@ from collections.abc import Mapping, Sequence
 STYLES = [("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":")]
 
 
+def use_svg_display() -> None:
+    """Let a notebook show figures as SVG, without what would differ from run to run: the date and
+    random ids. Needs matplotlib, which is imported here."""
+    import matplotlib.pyplot as plt
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    set_matplotlib_formats("svg", metadata={"Date": None})
+    plt.rcParams["svg.hashsalt"] = "d2l_mgpu"
+
+
 def plot(
     curves: Mapping[str, Sequence[float]],
     *,
@@ -18,10 +28,8 @@ def plot(
     In a notebook the figure is an SVG. Needs matplotlib, which is imported here.
     """
     import matplotlib.pyplot as plt
-    from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-    set_matplotlib_formats("svg", metadata={"Date": None})
-    plt.rcParams["svg.hashsalt"] = "d2l_mgpu"  # otherwise every run invents new ids
+    use_svg_display()
     _, axes = plt.subplots(figsize=(5, 3))
     for (label, y), (color, line) in zip(curves.items(), STYLES * len(curves), strict=False):
         steps = range(1, len(y) + 1) if x is None else x

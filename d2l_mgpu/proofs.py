@@ -19,7 +19,8 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 def largest_difference(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> float:
     """Return the largest absolute difference between two lists of tensors of equal shapes."""
     pairs = zip(ours, theirs, strict=True)
-    return max((a.double().cpu() - b.double().cpu()).abs().max().item() for a, b in pairs)
+    # First to the CPU: Apple's GPUs know no float64
+    return max((a.cpu().double() - b.cpu().double()).abs().max().item() for a, b in pairs)
 
 
 def assert_replicas_identical(device_params: Sequence[Sequence[Tensor]]) -> None:
