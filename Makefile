@@ -1,0 +1,45 @@
+# The book's commands. `make` alone lists them.
+PYTHON ?= python3
+DATA ?= generated
+BIN := .venv/bin
+D2L := $(shell sed -n 's/.*pip install \(--no-deps d2l==[^ ]*\).*/\1/p' requirements.txt)
+READY := .venv/.ready
+
+export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
+
+.PHONY: help book notebooks sync format test clean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+book: $(READY) ## execute the chapters and write the site (DATA=FashionMNIST: on real images)
+	$(BIN)/python -m book.site html
+
+notebooks: $(READY) ## write notebooks/en from the chapters
+	D2L_MGPU_SOURCE=generated $(BIN)/python -m book.site notebooks
+
+sync: $(READY) ## copy the package's functions into the chapters' saved cells
+	$(BIN)/python -m book.sync
+
+format: $(READY) ## let ruff format and fix the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: $(READY) ## lint, check types, run the unit tests, execute the notebooks again
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy d2l_mgpu book
+	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --nbval
+
+clean: ## remove what was built, but not the environment
+	rm -rf _build
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
+	  echo "The book needs Python 3.11 to 3.14. Type: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(D2L)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@

@@ -1,0 +1,1 @@
+"""How the book is made: Sphinx extensions and commands (`python -m book.site`, `book.sync`)."""

@@ -1,0 +1,58 @@
+"""What stands in one place only: the addresses in `_config.yml`, the d2l pin in requirements.txt."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+INSTALL_D2L = re.compile(r"pip install (--no-deps d2l==\S+)")
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the book lives, without trailing slashes."""
+
+    repository: str  # https://github.com/<owner>/<name>
+    branch: str
+    site: str
+
+    @property
+    def name(self) -> str:
+        """The repository as `owner/name`."""
+        return self.repository.removeprefix("https://github.com/")
+
+    def page(self, docname: str) -> str:
+        """The address of a page on the published site."""
+        return f"{self.site}/{docname}.html"
+
+    def image(self, path: str) -> str:
+        """An address at which GitHub, Colab and Jupyter all show an image of the repository.
+
+        None of the three resolves what suits the others: Colab knows neither relative paths nor
+        attachments, GitHub blocks data URIs. `sanitize=true` serves SVG as an image, not as text.
+        """
+        raw = self.repository.replace("github.com", "raw.githubusercontent.com")
+        return f"{raw}/{self.branch}/{path}" + ("?sanitize=true" if path.endswith(".svg") else "")
+
+
+def addresses(config: Path) -> Addresses:
+    """Read the addresses from a `_config.yml`."""
+    settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+    repository = settings["repository"]
+    return Addresses(
+        repository=repository["url"].rstrip("/"),
+        branch=repository["branch"],
+        site=settings["html"]["baseurl"].rstrip("/"),
+    )
+
+
+def d2l_requirement(requirements: Path = ROOT / "requirements.txt") -> str:
+    """What follows `pip install` to get d2l, as the comment in requirements.txt says it."""
+    match = INSTALL_D2L.search(requirements.read_text(encoding="utf-8"))
+    if match is None:
+        raise ValueError(f"{requirements} names no 'pip install --no-deps d2l==...': add it")
+    return match[1]

@@ -1,0 +1,53 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with the real MNIST and Fashion-MNIST files, as `D2L_MGPU_DATA` expects it."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        message = "needs the real images in ../shared/data, which are not on this machine"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return folder
+
+
+def run_book(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m book.site` on a book as the Makefile does; stdout and stderr come as one."""
+    return subprocess.run(
+        [sys.executable, "-m", "book.site", command, str(folder)],
+        cwd=ROOT,
+        env=os.environ | environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def copy_tiny_book(folder: Path) -> Path:
+    """A copy of the tiny book in tests/fixtures, configured like the real one."""
+    shutil.copytree(ROOT / "tests" / "fixtures" / "book", folder)
+    shutil.copy(ROOT / "_config.yml", folder)
+    shutil.copy(ROOT / "chapters" / "references.bib", folder / "chapters")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny book, built once as a site and as notebooks; not to be changed."""
+    folder = copy_tiny_book(tmp_path_factory.mktemp("tiny") / "book")
+    for command in ("html", "notebooks"):
+        result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
+        assert result.returncode == 0, result.stdout
+    return folder
