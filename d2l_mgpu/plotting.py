@@ -23,7 +23,7 @@ def plot(
     ylabel: str,
     x: Sequence[float] | None = None,
 ) -> None:
-    """Draw one curve per entry of `curves`, named in the legend, over `x` (1, 2, 3, ... by default).
+    """Draw one curve per entry of `curves`, named in the legend, over `x` (default: 1, 2, 3, ...).
 
     In a notebook the figure is an SVG. Needs matplotlib, which is imported here.
     """
