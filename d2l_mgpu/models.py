@@ -1,5 +1,7 @@
 """The two networks of the book: LeNet from raw tensors, and a ResNet-18 for small images."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,7 +28,7 @@ def lenet_params(std: float | None = None, seed: int = 0) -> list[Tensor]:
     return params
 
 
-def lenet(X: Tensor, params: list[Tensor]) -> Tensor:
+def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Apply LeNet to images `X` of shape (n, 1, 28, 28); return logits of shape (n, 10)."""
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2)  # (n, 20, 13, 13)

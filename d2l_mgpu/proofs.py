@@ -7,11 +7,17 @@ round differently: 1e-12 in float64, 1e-5 in float32, relative to the largest va
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from d2l_mgpu.models import lenet, lenet_params, loss
+from d2l_mgpu.scratch import sgd
+from d2l_mgpu.traffic import Traffic
+
+if TYPE_CHECKING:
+    from d2l_mgpu.splitting import Split
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 
@@ -76,4 +82,42 @@ def prove_equals_one_device(
                 p -= lr * g
         assert_replicas_identical(device_params)
         difference = max(difference, assert_equals_one_device(device_params[0], one_device))
+    return difference
+
+
+def prove_split_equals_one_device(
+    split: "Split",
+    devices: Sequence[torch.device],
+    *,
+    batch_size: int = 7,
+    num_steps: int = 3,
+    dtype: torch.dtype = torch.float64,
+) -> float:
+    """Train LeNet split over `devices` and on one device, on the same batches; compare the
+    loss, all gradients and all updated parameters of every step.
+
+    Returns the largest difference; raises AssertionError where the two come apart.
+    """
+    generator = torch.Generator().manual_seed(1)
+    one_device = [p.to(dtype).requires_grad_() for p in lenet_params()]
+    device_params = split.place(one_device, devices)
+    lr, difference = 0.1, 0.0
+    for _ in range(num_steps):
+        X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
+        y = torch.randint(10, (batch_size,), generator=generator)
+        mean_loss = loss(lenet(X, one_device), y).mean()
+        gradients = torch.autograd.grad(mean_loss, one_device)
+        total = split.gradients(X, y, device_params, devices, Traffic())
+        if any(p.grad is None for params in device_params for p in params):
+            raise AssertionError("no gradient arrived at some of the parameters")
+        held = [[p.grad for p in params if p.grad is not None] for params in device_params]
+        ours = [total / batch_size, *(g / batch_size for g in split.join(held))]
+        difference = max(difference, assert_equals_one_device(ours, [mean_loss, *gradients]))
+        for params in device_params:
+            sgd(params, lr, batch_size)
+        with torch.no_grad():
+            for p, g in zip(one_device, gradients, strict=True):
+                p -= lr * g
+        updated = split.join(device_params)
+        difference = max(difference, assert_equals_one_device(updated, one_device))
     return difference

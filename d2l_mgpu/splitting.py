@@ -1,0 +1,225 @@
+"""Three ways to split training over devices, carried out on LeNet, each equal to one device.
+
+Split the network: every device holds some layers. Split the layers: every device holds some
+channels or units of each layer. Split the data: every device holds all of it and sees some
+examples. A `Split` says how parameters lie on the devices (`place`), how a minibatch becomes
+gradients (`gradients`), and how to put the pieces together again (`join`). `device_params[rank]`
+lists what device `rank` holds, always as W, b, W, b, ...
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from d2l_mgpu.models import lenet, loss
+from d2l_mgpu.proofs import assert_replicas_identical
+from d2l_mgpu.scratch import get_params, sgd, split_batch
+from d2l_mgpu.traffic import Exchange, Traffic
+
+
+def convolution(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """LeNet's first two layers: (n, in, height, width) to (n, out, smaller, smaller)."""
+    return F.avg_pool2d(F.relu(F.conv2d(h, W, b)), kernel_size=2)
+
+
+def dense(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """LeNet's third layer: (n, ...) to (n, out)."""
+    return F.relu(h.flatten(start_dim=1) @ W + b)
+
+
+def output(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """LeNet's last layer: (n, in) to logits (n, out)."""
+    return h @ W + b
+
+
+LAYERS = [convolution, convolution, dense, output]
+
+
+def place_stages(params: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
+    """Give each device some consecutive layers; earlier devices get one more where needed."""
+    if len(devices) > len(LAYERS):
+        raise ValueError(
+            f"LeNet has {len(LAYERS)} layers, too few to split the network over {len(devices)} "
+            f"devices; use at most {len(LAYERS)}."
+        )
+    stages = torch.arange(len(params)).view(-1, 2).tensor_split(len(devices))
+    return [
+        get_params([params[i] for i in stage.flatten()], device)
+        for stage, device in zip(stages, devices, strict=True)
+    ]
+
+
+def join_stages(device_params: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The parameters of `place_stages`, as one list again."""
+    return [p for params in device_params for p in params]
+
+
+def network_split(
+    X: Tensor,
+    y: Tensor,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+    traffic: Traffic,
+) -> Tensor:
+    """Leave the gradients of the summed loss in `.grad`; return that sum. Each device holds a
+    stage of the network, and the activations travel from stage to stage."""
+    layers, h = iter(LAYERS), X.to(devices[0])
+    for rank, (params, device) in enumerate(zip(device_params, devices, strict=True)):
+        if rank > 0:
+            (h,) = Exchange.apply(traffic, [device], h)
+        with traffic.on(rank):
+            for W, b in zip(params[::2], params[1::2], strict=True):
+                h = next(layers)(h, W, b)
+    with traffic.on(rank):
+        total = loss(h, y.to(device)).sum()
+    total.backward()
+    return total.detach()
+
+
+def place_slices(params: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
+    """Give each device a slice of the output channels or units of every layer."""
+    fewest = min(len(b) for b in params[1::2])
+    if len(devices) > fewest:
+        raise ValueError(
+            f"The smallest layer has {fewest} outputs, too few to split the layers over "
+            f"{len(devices)} devices; use at most {fewest}."
+        )
+    slices = [p.tensor_split(len(devices), dim=output_axis(p)) for p in params]
+    held = zip(*slices, strict=True)
+    return [get_params(mine, device) for mine, device in zip(held, devices, strict=True)]
+
+
+def output_axis(p: Tensor) -> int:
+    """The axis of a parameter that runs over the outputs: dense weights are (in, out)."""
+    return 1 if p.dim() == 2 else 0
+
+
+def join_slices(device_params: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The parameters of `place_slices`, whole again, on the first device."""
+    return [
+        torch.cat([p.to(slices[0].device) for p in slices], dim=output_axis(slices[0]))
+        for slices in zip(*device_params, strict=True)
+    ]
+
+
+def all_gather(
+    shards: Sequence[Tensor], devices: Sequence[torch.device], traffic: Traffic
+) -> list[Tensor]:
+    """Join `shards`, of which device i holds the i-th, along axis 1 on every one of `devices`.
+
+    Each device gets the shards of the others and keeps its own where it is. On the way back
+    autograd adds up the gradients of a shard from all devices that used it: a reduce-scatter.
+    """
+    ranks = range(len(shards))
+    routes = [(i, to) for to in range(len(devices)) for i in ranks if i != to]
+    if routes:
+        targets = [devices[to] for _, to in routes]
+        copies = Exchange.apply(traffic, targets, *(shards[i] for i, _ in routes))
+        arrived = dict(zip(routes, copies, strict=True))
+    return [
+        torch.cat([shards[i] if i == to else arrived[i, to] for i in ranks], dim=1)
+        for to in range(len(devices))
+    ]
+
+
+def layer_split(
+    X: Tensor,
+    y: Tensor,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+    traffic: Traffic,
+) -> Tensor:
+    """Leave the gradients of the summed loss in `.grad`; return that sum. Each device computes
+    its slice of every layer, and needs the whole output of the layer before."""
+    inputs = [X.to(device) for device in devices]
+    for i, layer in enumerate(LAYERS):
+        shards = []
+        for rank, (h, params) in enumerate(zip(inputs, device_params, strict=True)):
+            with traffic.on(rank):
+                shards.append(layer(h, *params[2 * i : 2 * i + 2]))
+        readers = devices if layer is not LAYERS[-1] else devices[:1]  # one takes the loss
+        inputs = all_gather(shards, readers, traffic)
+    with traffic.on(0):
+        total = loss(inputs[0], y.to(devices[0])).sum()
+    total.backward()
+    return total.detach()
+
+
+def place_replicas(params: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
+    """Give each device all of the parameters."""
+    return [get_params(params, device) for device in devices]
+
+
+def join_replicas(device_params: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
+    """The parameters of the first replica, once it is sure that all replicas hold the same."""
+    assert_replicas_identical(device_params)
+    return device_params[0]
+
+
+def sum_gradients(device_params: Sequence[Sequence[Tensor]], traffic: Traffic) -> None:
+    """All-reduce: overwrite the gradients of every replica with their sum over all replicas,
+    which the first one collects and sends back."""
+    if len(device_params) > 1:
+        traffic.meet("update")
+    for replicas in zip(*device_params, strict=True):
+        first, *others = [p.grad for p in replicas]
+        for gradient in traffic.send(others, [first.device] * len(others), "update"):
+            first += gradient
+        sums = traffic.send([first] * len(others), [g.device for g in others], "update")
+        for gradient, total in zip(others, sums, strict=True):
+            gradient.copy_(total)
+
+
+def data_split(
+    X: Tensor,
+    y: Tensor,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+    traffic: Traffic,
+) -> Tensor:
+    """Leave the gradients of the summed loss in `.grad`; return that sum. Each device runs the
+    whole network on its shard of the minibatch; then the gradients are summed."""
+    losses = []
+    shards = zip(*split_batch(X, y, devices), device_params, strict=True)
+    for rank, (X_shard, y_shard, params) in enumerate(shards):
+        with traffic.on(rank):
+            losses.append(loss(lenet(X_shard, params), y_shard).sum())
+    for shard_loss in losses:
+        shard_loss.backward()
+    sum_gradients(device_params, traffic)
+    return torch.stack([shard_loss.detach().to(devices[0]) for shard_loss in losses]).sum()
+
+
+@dataclass(frozen=True)
+class Split:
+    """One way to split training; the signatures are those of the three ways above."""
+
+    place: Callable[[Sequence[Tensor], Sequence[torch.device]], list[list[Tensor]]]
+    gradients: Callable[..., Tensor]
+    join: Callable[[Sequence[Sequence[Tensor]]], Sequence[Tensor]]
+
+
+SPLITS = {
+    "network": Split(place_stages, network_split, join_stages),
+    "layers": Split(place_slices, layer_split, join_slices),
+    "data": Split(place_replicas, data_split, join_replicas),
+}
+
+
+def split_step(
+    split: Split,
+    X: Tensor,
+    y: Tensor,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+    lr: float,
+    traffic: Traffic,
+) -> float:
+    """Take one step of minibatch SGD, each device on what it holds; return the mean loss."""
+    total = split.gradients(X, y, device_params, devices, traffic)
+    for params in device_params:
+        sgd(params, lr, batch_size=len(X))
+    return total.item() / len(X)

@@ -1,0 +1,74 @@
+"""What crosses between devices, counted at the place where it crosses.
+
+A *transfer* takes one tensor from one device to another. It is a real copy also when both names
+stand for the same device, so that replicas on one device do what separate devices would do. A
+*synchronization* is a point at which devices wait for each other; a collective counts as one,
+however many transfers it is made of.
+
+Not counted: the minibatch on its way from the host to the devices, and a loss that is only read.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Traffic:
+    """Counts the transfers, their bytes and the synchronizations of each phase of a step
+    ("forward", "backward", "update"), and the bytes that each device keeps for backward."""
+
+    def __init__(self) -> None:
+        self.synchronizations: Counter[str] = Counter()
+        self.transfers: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.kept: Counter[int] = Counter()  # per rank
+
+    def meet(self, phase: str) -> None:
+        """Count one point at which devices wait for each other."""
+        self.synchronizations[phase] += 1
+
+    def send(
+        self, tensors: Sequence[Tensor], devices: Sequence[torch.device], phase: str
+    ) -> list[Tensor]:
+        """Copy `tensors[i]` to `devices[i]`, for every i, and count what travels."""
+        self.transfers[phase] += len(tensors)
+        self.bytes[phase] += sum(x.nbytes for x in tensors)
+        return [x.to(device, copy=True) for x, device in zip(tensors, devices, strict=True)]
+
+    @contextmanager
+    def on(self, rank: int) -> Iterator[None]:
+        """Inside, device `rank` computes: count the activations that it keeps for backward."""
+        seen = set()
+
+        def keep(x: Tensor) -> Tensor:
+            is_parameter = x.is_leaf and x.requires_grad
+            storage = x.untyped_storage().data_ptr()  # two operations may keep the same tensor
+            if not is_parameter and storage not in seen:
+                seen.add(storage)
+                self.kept[rank] += x.nbytes
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            yield
+
+
+class Exchange(torch.autograd.Function):
+    """Send tensors to other devices in one synchronization; backward, in another one, sends
+    the gradient of every copy home to the tensor it was made from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, traffic: Traffic, devices: Sequence[torch.device], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.traffic, ctx.homes = traffic, [x.device for x in tensors]
+        traffic.meet("forward")
+        return tuple(traffic.send(tensors, devices, "forward"))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.traffic.meet("backward")
+        return None, None, *ctx.traffic.send(gradients, ctx.homes, "backward")
