@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 
 LABELS = (
     "t-shirt",
@@ -82,7 +82,7 @@ def _any(*shapes: Array) -> Array:
 def _ellipse(x: Array, y: Array, width: Array | float, height: Array | float) -> Array:
     """An ellipse around the origin with these half axes."""
     radius = np.sqrt((x / width) * (x / width) + (y / height) * (y / height))
-    return _inside((1.0 - radius) * np.minimum(width, height))
+    return _inside((1.0 - radius) * np.minimum(width, height, dtype=np.float32))
 
 
 def _ring(x: Array, y: Array, width: Array | float, height: Array | float) -> Array:
@@ -100,7 +100,7 @@ class _Pen:
 
     def sheet(self) -> None:
         """Place the garment: shift, scale, slant and tilt of its coordinates."""
-        grid = (np.arange(SIDE, dtype=np.float64) - (SIDE - 1) / 2) / (SIDE / 2)
+        grid = (np.arange(SIDE, dtype=np.float32) - (SIDE - 1) / 2) / (SIDE / 2)
         column, row = grid[None, None, :], grid[None, :, None]
         x = (column - self.between(-0.10, 0.10)) / self.between(0.82, 1.08)
         y = (row - self.between(-0.08, 0.08)) / self.between(0.86, 1.06)
@@ -109,11 +109,11 @@ class _Pen:
 
     def between(self, low: float, high: float) -> Array:
         """One number for each picture, uniform from low to high [n, 1, 1]."""
-        return low + (high - low) * self.rng.random_sample((self.n, 1, 1))
+        return low + (high - low) * self.rng.random_sample((self.n, 1, 1)).astype(np.float32)
 
     def chance(self, probability: float) -> Array:
         """1.0 in this share of the pictures, else 0.0 [n, 1, 1]."""
-        return (self.rng.random_sample((self.n, 1, 1)) < probability).astype(np.float64)
+        return (self.rng.random_sample((self.n, 1, 1)) < probability).astype(np.float32)
 
     def bar(
         self,
@@ -127,7 +127,7 @@ class _Pen:
         """A bar from start to end whose half width goes from wide to wide_end."""
         x = np.abs(self.x) if mirrored else self.x
         along_x, along_y = end[0] - start[0], end[1] - start[1]
-        length = np.sqrt(np.asarray(along_x * along_x + along_y * along_y))
+        length = np.sqrt(along_x * along_x + along_y * along_y, dtype=np.float32)
         dx, dy = x - start[0], self.y - start[1]
         along = (dx * along_x + dy * along_y) / length
         across = np.abs(dx * along_y - dy * along_x) / length
@@ -161,7 +161,7 @@ class _Pen:
         light = light * (1.0 + self.between(-0.25, 0.25) * self.y)
         # Two bytes a pixel: their difference is a triangular noise around zero.
         noise = np.frombuffer(self.rng.bytes(2 * self.n * SIDE * SIDE), np.uint8)
-        grain = noise.reshape(2, self.n, SIDE, SIDE).astype(np.float64) / 255.0
+        grain = noise.reshape(2, self.n, SIDE, SIDE).astype(np.float32) / 255.0
         grain = (grain[0] - grain[1]) * self.between(0.02, 0.24)
         hidden = self.chance(0.2) * _all(
             _inside(self.between(0.05, 0.2) - np.abs(self.x - self.between(-0.7, 0.7))),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 USUAL_FOLDER = Path(os.path.expanduser("~/.cache/d2l_mgpu"))
 SILENCE = 10.0  # seconds without an answer or a byte after which a server counts as dead
-GIVE_UP = 600.0  # seconds that a whole download may take
+GIVE_UP = 600.0  # seconds that one mirror may take for the whole data set
 
 Part = tuple[Tensor, Tensor]
 
@@ -47,7 +47,7 @@ def find(name: str) -> Path:
     if missing:
         try:
             _download(folder, name)
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise DownloadError(
                 f"{name} is not in {shown(folder)} and could not be downloaded ({error}); connect "
                 "to a network, or name the folder that holds it in D2L_MGPU_DATA"
@@ -92,57 +92,57 @@ def _files(folder: Path, name: str) -> list[Path]:
 
 
 def _download(folder: Path, name: str) -> None:
-    """Fetch, verify and unpack all four files beside their place, then move them into it.
+    """Fetch all four files beside their place, from the first mirror that delivers them whole.
 
-    So only whole, verified files ever bear a name that a later run trusts.
+    Only then are they moved into place, so that none but whole, verified files ever bear a name
+    that a later run trusts.
     """
     from torchvision import datasets
 
     dataset = getattr(datasets, name)
-    deadline = time.monotonic() + GIVE_UP
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
-        for filename, md5 in dataset.resources:
-            packed = Path(temporary, filename)
-            _fetch(dataset.mirrors, packed, md5, deadline)
-            with gzip.open(packed) as source, open(packed.with_suffix(""), "wb") as target:
-                shutil.copyfileobj(source, target)
-        for path in _files(folder, name):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(Path(temporary, path.name), path)
+    failures = []
+    for mirror in dataset.mirrors:
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
+            try:
+                deadline = time.monotonic() + GIVE_UP
+                for filename, md5 in dataset.resources:
+                    _fetch(mirror + filename, Path(temporary, filename), md5, deadline)
+            except (OSError, http.client.HTTPException) as error:
+                failures.append(f"{mirror}: {error}")
+                continue
+            for path in _files(folder, name):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(Path(temporary, path.name), path)
+            return
+    raise OSError("; ".join(failures))
 
 
-def _fetch(mirrors: list[str], path: Path, md5: str, deadline: float) -> None:
-    """Download one file from the first mirror that delivers it whole, or raise OSError."""
+def _fetch(url: str, packed: Path, md5: str, deadline: float) -> None:
+    """Download one packed file, verify it and unpack it beside itself."""
     from torchvision.datasets.utils import check_integrity
     from tqdm import tqdm
 
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-    failures = []
-    for mirror in mirrors:
-        url = mirror + path.name
-        try:
-            with (
-                _open(url) as response,
-                open(path, "wb") as file,
-                tqdm(
-                    desc=path.name,
-                    total=response.length,
-                    unit="B",
-                    unit_scale=True,
-                    disable=not watched,
-                ) as progress,
-            ):
-                while chunk := response.read1(1 << 16):
-                    progress.update(file.write(chunk))
-                    if time.monotonic() > deadline:
-                        raise TimeoutError(f"not complete after {GIVE_UP:.0f} s")
-            if check_integrity(path, md5):
-                return
-            failures.append(f"{url}: cut short, or not the published file")
-        except (OSError, http.client.HTTPException) as error:
-            failures.append(f"{url}: {error}")
-    raise OSError("; ".join(failures))
+    with (
+        _open(url) as response,
+        open(packed, "wb") as file,
+        tqdm(
+            desc=packed.name,
+            total=response.length,
+            unit="B",
+            unit_scale=True,
+            disable=not watched,
+        ) as progress,
+    ):
+        while chunk := response.read1(1 << 16):
+            progress.update(file.write(chunk))
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not complete after {GIVE_UP:.0f} s")
+    if not check_integrity(packed, md5):
+        raise OSError(f"{packed.name} was cut short, or is not the published file")
+    with gzip.open(packed) as source, open(packed.with_suffix(""), "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def _open(url: str) -> http.client.HTTPResponse:
