@@ -40,8 +40,10 @@ def generate(
 
     Every ten consecutive images show each class once, and a shorter set is the beginning of a
     longer one. ``train=False`` draws from another random stream of the same ``seed`` (an integer
-    from 0 to 2**32 - 1).
+    from 0 to 2**32 - 1). Raises ValueError for fewer than one image.
     """
+    if num_examples < 1:
+        raise ValueError(f"num_examples must be at least 1, not {num_examples}.")
     rng = np.random.RandomState([seed, 0 if train else 1])
     blocks = [_block(rng) for _ in range(-(-num_examples // BLOCK))]
     images = np.concatenate([images for images, _ in blocks])
@@ -96,10 +98,7 @@ class _Pen:
 
     def __init__(self, rng: np.random.RandomState, n: int) -> None:
         self.rng, self.n = rng, n
-        self.sheet()
-
-    def sheet(self) -> None:
-        """Place the garment: shift, scale, slant and tilt of its coordinates."""
+        # Shift, scale, slant and tilt of the coordinates place the garment.
         grid = (np.arange(SIDE, dtype=np.float32) - (SIDE - 1) / 2) / (SIDE / 2)
         column, row = grid[None, None, :], grid[None, :, None]
         x = (column - self.between(-0.10, 0.10)) / self.between(0.82, 1.08)

@@ -83,3 +83,8 @@ def test_the_classes_overlap_too_much_for_their_mean_pictures_to_tell_them_apart
     distance = ((pixels[3000:, None] - means) ** 2).sum(axis=2)
     accuracy = (distance.argmin(axis=1) == labels[3000:]).mean()
     assert 0.4 < accuracy < 0.75
+
+
+def test_an_empty_set_is_refused() -> None:
+    with pytest.raises(ValueError, match="num_examples must be at least 1, not 0"):
+        garments.generate(0)
