@@ -1,4 +1,4 @@
-"""What stands in one place only: the addresses in `_config.yml`, the d2l pin in requirements.txt."""
+"""What stands in one place only: addresses in `_config.yml`, the d2l pin in requirements.txt."""
 
 from __future__ import annotations
 

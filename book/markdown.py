@@ -36,7 +36,9 @@ def escape(text: str) -> str:
 
 def indent(text: str, first: str) -> str:
     """Put `first` before the first line and as many spaces before the others."""
-    return first + text.replace("\n", "\n" + " " * len(first)).replace(" " * len(first) + "\n", "\n")
+    return first + text.replace("\n", "\n" + " " * len(first)).replace(
+        " " * len(first) + "\n", "\n"
+    )
 
 
 def quote(blocks: Iterable[str]) -> str:
@@ -189,9 +191,11 @@ class MarkdownWriter:
         else:
             title = str(admonitionlabels[type(node).__name__])
         body = self.blocks(children)
-        return self.details(title, body) if "dropdown" in node["classes"] else [
-            quote([f"**{title}**", *body])
-        ]
+        return (
+            self.details(title, body)
+            if "dropdown" in node["classes"]
+            else [quote([f"**{title}**", *body])]
+        )
 
     def block_container(self, node: nodes.Element) -> list[str]:
         if node.get("design_component") == "dropdown":

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import nbformat
 from docutils import nodes
@@ -113,7 +113,7 @@ class NotebookBuilder(Builder):
     format = "markdown"
     epilog = "The notebooks are in %(outdir)s."
     allow_parallel = True
-    supported_image_types = ["image/svg+xml", "image/png"]
+    supported_image_types: ClassVar[list[str]] = ["image/svg+xml", "image/png"]
     supported_remote_images = True
 
     def init(self) -> None:

@@ -49,7 +49,13 @@ def add_buttons(
     links = launch_links(addresses(Path(app.srcdir, "_config.yml")), pagename)
     icons = {"Colab": "_static/images/logo_colab.png", "SageMaker Studio Lab": "fas fa-flask"}
     launch = [
-        {"type": "link", "text": name, "url": url, "icon": icons[name], "tooltip": f"Open in {name}"}
+        {
+            "type": "link",
+            "text": name,
+            "url": url,
+            "icon": icons[name],
+            "tooltip": f"Open in {name}",
+        }
         for name, url in links.items()
     ]
     context["header_buttons"][:0] = [

@@ -54,6 +54,6 @@ if __name__ == "__main__":
     commands = {"html": lambda root: build(root, "html"), "notebooks": write_notebooks}
     match sys.argv[1:]:
         case [command, *folder] if command in commands and len(folder) < 2:
-            commands[command](Path(*folder or [ROOT]).resolve())
+            commands[command](Path(folder[0]).resolve() if folder else ROOT)
         case _:
             sys.exit(f"usage: python -m book.site {'|'.join(commands)} [folder of the book]")

@@ -46,7 +46,9 @@ def package_source(name: str, tags: list[str], package: Path) -> str:
         return found[chosen[0]]
     if not found:
         raise ValueError(f"{package.name} defines no {name!r}: remove the tag 'save' or add it")
-    raise ValueError(f"{name!r} stands in {' and '.join(found)}: add one of them to the cell's tags")
+    raise ValueError(
+        f"{name!r} stands in {' and '.join(found)}: add one of them to the cell's tags"
+    )
 
 
 def saved_cells(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:

@@ -1,0 +1,193 @@
+"""The committed notebooks: made from the chapters, readable anywhere, executable alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from book.facts import addresses
+from tests.conftest import ROOT, run_book
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
+WHERE = addresses(ROOT / "_config.yml")
+each_notebook = pytest.mark.parametrize(
+    "path", NOTEBOOKS, ids=lambda p: f"{p.parent.name}-{p.stem}"
+)
+
+
+def markdown(path: Path) -> str:
+    """All Markdown of a notebook, without what stands between backticks or dollars."""
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|(?<!\\)\$[^$]*\$", "", text, flags=re.DOTALL)
+
+
+def without_outputs(path: Path) -> str:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        cell.pop("outputs", None)
+    return json.dumps(notebook, indent=1)
+
+
+def run_nbval(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "--nbval", "-p", "conftest", str(path)]
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True
+    )
+
+
+def test_the_notebooks_are_what_the_chapters_make() -> None:
+    result = run_book("notebooks", ROOT, D2L_MGPU_SOURCE="generated")
+    assert result.returncode == 0, result.stdout
+    made = {path.name: without_outputs(path) for path in ROOT.glob("_build/notebooks/*.ipynb")}
+    committed = {path.name: without_outputs(path) for path in ROOT.glob("notebooks/en/*.ipynb")}
+    assert made.keys() == committed.keys(), "type: make notebooks"
+    for name, text in made.items():
+        assert text == committed[name], f"{name} is stale, type: make notebooks"
+
+
+@each_notebook
+def test_a_notebook_opens_with_a_gpu_in_colab_and_installs_first(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.accelerator == "GPU"
+    assert notebook.metadata.colab == {"gpuType": "T4", "provenance": []}
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert notebook.metadata.d2l_mgpu.data == "generated"
+    assert f"git+{WHERE.repository}" in notebook.cells[0].source
+
+
+@each_notebook
+def test_a_notebook_needs_no_sphinx_to_be_read(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    for text in [cell.source for cell in cells if cell.cell_type == "markdown"]:
+        assert not re.search(r"\{[a-z:-]+\}`|^:::|```\{|^\([\w-]+\)=$|<script", text, re.MULTILINE)
+
+
+@each_notebook
+def test_links_and_images_are_files_of_the_repository(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", markdown(path))
+    raw = WHERE.image("")
+    for target in targets:
+        if target.startswith(raw):
+            assert (ROOT / target.removeprefix(raw).partition("?")[0]).is_file(), target
+        elif target.startswith(WHERE.site + "/"):
+            page = target.removeprefix(WHERE.site + "/").partition("#")[0]
+            assert (ROOT / page).with_suffix(".md").is_file(), target
+        else:
+            assert target.startswith("https://"), target
+
+
+@each_notebook
+def test_no_byte_depends_on_the_machine(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for fact in (str(ROOT), str(Path.home()), sys.prefix, "/tmp/", "iopub", socket.gethostname()):
+        assert len(fact) < 4 or fact == "root" or fact not in text, fact
+
+
+def test_few_outputs_are_ignored_and_each_with_a_reason() -> None:
+    rows = tomllib.loads((ROOT / "tests/ignored_outputs.toml").read_text()).get("cell", [])
+    reasons = {(row["chapter"], row["starts"]): row["reason"] for row in rows}
+    assert all(reasons.values())
+    for language in {path.parent for path in NOTEBOOKS}:
+        cells: list[tuple[str, Any]] = []
+        for path in language.glob("*.ipynb"):
+            code = nbformat.read(path, as_version=4).cells
+            cells += [(path.stem, cell) for cell in code if cell.cell_type == "code"]
+        ignored = {
+            (chapter, cell.source.partition("\n")[0])
+            for chapter, cell in cells
+            if "nbval-ignore-output" in cell.metadata.get("tags", [])
+        }
+        assert ignored == reasons.keys()
+        assert len(ignored) <= 0.15 * len(cells)
+
+
+def test_nbval_pins_the_recorded_data_and_accepts_what_was_stored(tiny_book: Path) -> None:
+    for chapter in ("first", "second"):
+        path = tiny_book / f"_build/notebooks/{chapter}.ipynb"
+        result = run_nbval(path, D2L_MGPU_SOURCE="real")
+        assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("stored", "other", "passes"),
+    [
+        ("accuracy 0.912, 1.25 s", "accuracy 0.905, 3.5 s", True),
+        ("exactly 0.5", "exactly 0.25", False),
+    ],
+    ids=["a trained figure may differ", "an exact result may not"],
+)
+def test_nbval_compares_strictly_what_is_exact(
+    tiny_book: Path, tmp_path: Path, stored: str, other: str, passes: bool
+) -> None:
+    notebook = nbformat.read(tiny_book / "_build/notebooks/second.ipynb", as_version=4)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    (broken,) = [output for output in outputs if stored in output.text]
+    broken.text = broken.text.replace(stored, other)
+    nbformat.write(notebook, tmp_path / "copy.ipynb")
+    result = run_nbval(tmp_path / "copy.ipynb")
+    assert result.returncode == (0 if passes else 1), result.stdout
+    assert passes or "Cell outputs differ" in result.stdout
+
+
+@pytest.fixture(scope="module")
+def lone_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with everything that is installed here except d2l_mgpu."""
+    folder = tmp_path_factory.mktemp("environment")
+    packages = folder / "packages"
+    packages.mkdir()
+    for package in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if package.suffix != ".pth" and "d2l_mgpu" not in package.name:
+            (packages / package.name).symlink_to(package)
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    print_purelib = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    site = subprocess.check_output([python, "-c", print_purelib], text=True).strip()
+    Path(site, "others.pth").write_text(f"{packages}\n")
+    return python
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(ROOT)], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@each_notebook
+def test_a_notebook_runs_alone_with_only_the_wheel_at_hand(
+    path: Path, wheel: Path, lone_python: Path, tmp_path: Path
+) -> None:
+    shutil.copy(path, tmp_path)
+    shutil.copy(wheel, tmp_path)
+    uninstall = [lone_python, "-m", "pip", "uninstall", "--yes", "--quiet", "d2l_mgpu"]
+    subprocess.run(uninstall, check=True, capture_output=True)
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment |= {"PIP_NO_INDEX": "1", "D2L_MGPU_SOURCE": "generated"}
+    command = [lone_python, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
+    result = subprocess.run(
+        [*command, "--output", "executed.ipynb", path.name],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    where = [lone_python, "-c", "import d2l_mgpu; print(d2l_mgpu.__file__)"]
+    imported = subprocess.check_output(where, cwd=tmp_path, env=environment, text=True)
+    assert Path(imported).is_relative_to(lone_python.parent.parent)
