@@ -162,8 +162,9 @@ def join_replicas(device_params: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]
 def sum_gradients(device_params: Sequence[Sequence[Tensor]], traffic: Traffic) -> None:
     """All-reduce: overwrite the gradients of every replica with their sum over all replicas,
     which the first one collects and sends back."""
-    if len(device_params) > 1:
-        traffic.meet("update")
+    if len(device_params) == 1:
+        return
+    traffic.meet("update")
     for replicas in zip(*device_params, strict=True):
         first, *others = [p.grad for p in replicas]
         for gradient in traffic.send(others, [first.device] * len(others), "update"):
