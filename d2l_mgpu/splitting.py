@@ -45,9 +45,9 @@ def place_stages(params: Sequence[Tensor], devices: Sequence[torch.device]) -> l
             f"LeNet has {len(LAYERS)} layers, too few to split the network over {len(devices)} "
             f"devices; use at most {len(LAYERS)}."
         )
-    stages = torch.arange(len(params)).view(-1, 2).tensor_split(len(devices))
+    stages = torch.arange(0, len(params), 2).tensor_split(len(devices))  # where the W are
     return [
-        get_params([params[i] for i in stage.flatten()], device)
+        get_params(params[int(stage[0]) : int(stage[-1]) + 2], device)
         for stage, device in zip(stages, devices, strict=True)
     ]
 
@@ -79,6 +79,11 @@ def network_split(
     return total.detach()
 
 
+def output_axis(p: Tensor) -> int:
+    """The axis of a parameter that runs over the outputs: dense weights are (in, out)."""
+    return 1 if p.dim() == 2 else 0
+
+
 def place_slices(params: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
     """Give each device a slice of the output channels or units of every layer."""
     fewest = min(len(b) for b in params[1::2])
@@ -90,11 +95,6 @@ def place_slices(params: Sequence[Tensor], devices: Sequence[torch.device]) -> l
     slices = [p.tensor_split(len(devices), dim=output_axis(p)) for p in params]
     held = zip(*slices, strict=True)
     return [get_params(mine, device) for mine, device in zip(held, devices, strict=True)]
-
-
-def output_axis(p: Tensor) -> int:
-    """The axis of a parameter that runs over the outputs: dense weights are (in, out)."""
-    return 1 if p.dim() == 2 else 0
 
 
 def join_slices(device_params: Sequence[Sequence[Tensor]]) -> list[Tensor]:
@@ -115,6 +115,7 @@ def all_gather(
     """
     ranks = range(len(shards))
     routes = [(i, to) for to in range(len(devices)) for i in ranks if i != to]
+    arrived = {}
     if routes:
         targets = [devices[to] for _, to in routes]
         copies = Exchange.apply(traffic, targets, *(shards[i] for i, _ in routes))

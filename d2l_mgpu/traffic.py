@@ -27,6 +27,17 @@ class Traffic:
         self.bytes: Counter[str] = Counter()
         self.kept: Counter[int] = Counter()  # per rank
 
+    def __str__(self) -> str:
+        def number(n: int, noun: str) -> str:
+            return f"{n:,} {noun}{'s' * (n != 1)}"
+
+        lines = [
+            f"{phase:8} {number(meetings, 'synchronization')}, "
+            f"{number(self.transfers[phase], 'transfer')}, {number(self.bytes[phase], 'byte')}"
+            for phase, meetings in self.synchronizations.items()
+        ]
+        return "\n".join(lines) or "nothing crosses"
+
     def meet(self, phase: str) -> None:
         """Count one point at which devices wait for each other."""
         self.synchronizations[phase] += 1

@@ -164,6 +164,14 @@ def test_one_device_sends_nothing_and_waits_for_nobody(name):
     assert (traffic.synchronizations, traffic.transfers, traffic.bytes) == ({}, {}, {})
 
 
+def test_traffic_prints_one_line_per_phase():
+    assert str(one_step("network", k=2, batch_size=1)[0]).splitlines() == [
+        "forward  1 synchronization, 1 transfer, 3,200 bytes",
+        "backward 1 synchronization, 1 transfer, 3,200 bytes",
+    ]
+    assert str(Traffic()) == "nothing crosses"
+
+
 @pytest.mark.parametrize(("k", "cuts"), [(2, [1]), (3, [1, 2]), (4, [0, 1, 2])])
 def test_the_network_split_sends_activations_and_their_gradients_over_each_cut(k, cuts):
     traffic, _ = one_step("network", k, batch_size=5)

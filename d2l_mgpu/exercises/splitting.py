@@ -1,0 +1,69 @@
+"""Checkers of the chapter on the three ways to split training."""
+
+from collections.abc import Callable
+
+import torch
+
+from d2l_mgpu.exercises import Wrong, exercise
+from d2l_mgpu.models import lenet, lenet_params, loss
+from d2l_mgpu.splitting import SPLITS, split_step
+from d2l_mgpu.traffic import Traffic
+
+CPU = torch.device("cpu")
+
+
+def batch(batch_size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random images and labels, the same in every call."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
+    return X, torch.randint(10, (batch_size,), generator=generator)
+
+
+@exercise("layer-split-bytes")
+def layer_split_bytes(attempt: Callable) -> str:
+    """`attempt(batch_size, k)` is the number of bytes that one step of the layer split sends."""
+    for batch_size, k in [(1, 2), (7, 2), (1, 1), (3, 5), (2, 3), (2, 4)]:
+        traffic = Traffic()
+        device_params = SPLITS["layers"].place(lenet_params(), [CPU] * k)
+        X, y = batch(batch_size, torch.float32)
+        split_step(SPLITS["layers"], X, y, device_params, [CPU] * k, 0.1, traffic)
+        counted, claimed = sum(traffic.bytes.values()), attempt(batch_size, k)
+        if claimed != counted:
+            raise Wrong(
+                f"with a batch of {batch_size} on {k} devices you say {claimed} bytes, but "
+                f"{counted} were counted ({traffic.bytes['forward']} of them forward)."
+            )
+    return "your formula gives the bytes that were counted, also where 10 units divide unevenly."
+
+
+@exercise("micro-batches")
+def micro_batches(attempt: Callable) -> str:
+    """`attempt(X, y, device_params, devices, traffic)` is `network_split` in four micro-batches."""
+    for batch_size in (8, 7):
+        X, y = batch(batch_size, torch.float64)
+        params = [p.double().requires_grad_() for p in lenet_params()]
+        expected = loss(lenet(X, params), y).sum()
+        gradients = torch.autograd.grad(expected, params)
+        device_params = SPLITS["network"].place(params, [CPU] * 2)
+        traffic = Traffic()
+        total = attempt(X, y, device_params, [CPU] * 2, traffic)
+        where = f"of a batch of {batch_size} examples"
+        if traffic.transfers != {"forward": 4, "backward": 4}:
+            raise Wrong(
+                f"four micro-batches {where} cross the cut four times each way, but yours crossed "
+                f"it {traffic.transfers['forward']} times forward and "
+                f"{traffic.transfers['backward']} times backward."
+            )
+        held = [p for stage in device_params for p in stage]
+        for number, (p, start, g) in enumerate(zip(held, params, gradients, strict=True)):
+            if not torch.equal(p, start):
+                raise Wrong(f"parameter {number} has changed: collect gradients, update later.")
+            if p.grad is None or not torch.allclose(p.grad, g, rtol=0, atol=1e-10):
+                ratio = 0.0 if p.grad is None else (p.grad.norm() / g.norm()).item()
+                raise Wrong(
+                    f"the gradient {where} is not the sum over all of them: that of parameter "
+                    f"{number} is {ratio:.2f} times as long as it should be."
+                )
+        if not torch.allclose(torch.as_tensor(total, dtype=torch.float64), expected):
+            raise Wrong(f"the summed loss {where} is {expected:.3f}, but you return {total:.3f}.")
+    return "the gradients of four micro-batches add up to those of the batch, even when uneven."
