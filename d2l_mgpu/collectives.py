@@ -7,8 +7,8 @@ from torch import Tensor
 def all_reduce(tensor: Tensor) -> None:
     """Overwrite `tensor` with its sum over all processes, on each of them.
 
-    Gloo walks through the memory of a transposed or strided view as if it were contiguous, and
-    gives wrong sums without a word. So such a tensor travels as a contiguous copy.
+    Gloo walks through the memory of a view (every other column, say) as if it were contiguous,
+    and gives wrong sums without a word. So such a tensor travels as a contiguous copy.
     """
     travelling = tensor.contiguous()  # the tensor itself where it is contiguous already
     dist.all_reduce(travelling)

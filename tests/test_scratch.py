@@ -122,9 +122,7 @@ def small_data(batch_size, n=96):
 
 
 def test_training_with_one_and_with_three_replicas_gives_the_same_history(capsys):
-    one, three = (
-        scratch.train(k, 32, 0.05, num_epochs=2, load_data=small_data) for k in (1, 3)
-    )
+    one, three = (scratch.train(k, 32, 0.05, num_epochs=2, load_data=small_data) for k in (1, 3))
     assert [e.number for e in one] == [1, 2]
     for a, b in zip(one, three, strict=True):
         assert a.loss == pytest.approx(b.loss, abs=1e-4)

@@ -1,0 +1,68 @@
+"""Both ways to train in parallel, on real images through the ordinary loader."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from d2l_mgpu import (
+    assert_replicas_identical,
+    concise,
+    get_devices,
+    get_params,
+    lenet_params,
+    load_data_fashion_mnist,
+    resnet18,
+    scratch,
+    train_batch,
+)
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture(autouse=True)
+def real_images(real_data, monkeypatch):
+    monkeypatch.setenv("D2L_MGPU_DATA", str(real_data))
+    monkeypatch.setenv("D2L_MGPU_SOURCE", "real")
+
+
+def train_lenet(k: int, num_epochs: int) -> tuple[list[float], float]:
+    """Train from the published start, insist after each step that the replicas are identical;
+    return the losses of all steps and the test accuracy of the first epoch to exceed 0.95, or
+    of the last."""
+    train_iter, test_iter = load_data_fashion_mnist(256, name="MNIST")
+    devices = get_devices(k)
+    params = [get_params(lenet_params(std=0.01), device) for device in devices]
+    losses = []
+    for _ in range(num_epochs):
+        for X, y in train_iter:
+            losses.append(train_batch(X, y, params, devices, lr=0.2).item())
+            assert_replicas_identical(params)
+        accuracy = scratch.evaluate_accuracy(test_iter, params, devices)
+        if accuracy > 0.95:
+            break
+    return losses, accuracy
+
+
+def test_lenet_learns_60000_real_images_alike_on_one_and_on_two_replicas():
+    runs = [train_lenet(k, num_epochs=6) for k in (1, 2)]
+    for losses, accuracy in runs:
+        assert len(losses) >= 235
+        assert accuracy > 0.95
+    (one, _), (two, _) = runs
+    assert max(abs(a - b) for a, b in zip(one[:50], two[:50], strict=True)) < 1e-4
+
+
+def test_resnet18_takes_the_same_steps_on_real_images_in_one_and_in_two_processes(capsys):
+    load = partial(load_data_fashion_mnist, num_train=96, num_test=60)
+    histories, nets = [], []
+    for k in (1, 2):
+        nets.append(resnet18(10))
+        histories.append(concise.train(nets[-1], k, 32, 0.05, num_epochs=2, load_data=load))
+    assert "from $D2L_MGPU_DATA" in capsys.readouterr().out
+    for one, two in zip(*histories, strict=True):
+        # Batch statistics are those of the shards, so the two runs are near, not equal
+        assert one.loss == pytest.approx(two.loss, rel=0.1)
+    assert histories[0][-1].loss < histories[0][0].loss
+    assert histories[1][-1].loss < histories[1][0].loss
+    assert all(torch.isfinite(p).all() for net in nets for p in net.parameters())
