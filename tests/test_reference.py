@@ -1,0 +1,32 @@
+"""The reference page describes the whole public package, and nothing else."""
+
+import inspect
+import re
+from types import ModuleType
+
+import pytest
+
+import d2l_mgpu
+from book.facts import ROOT
+
+PAGE = (ROOT / "chapters" / "reference.md").read_text(encoding="utf-8")
+DIRECTIVES = re.findall(r"^\.\. auto\w+:: ([\w.]+)$", PAGE, re.MULTILINE)
+DESCRIBED = [name.removeprefix("d2l_mgpu.") for name in DIRECTIVES]
+
+
+def test_every_public_name_is_described_once():
+    assert sorted(name for name in DESCRIBED if "." not in name) == sorted(d2l_mgpu.__all__)
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_what_the_page_describes_exists_and_says_what_it_is(name):
+    found: object = d2l_mgpu
+    for part in name.split("."):
+        found = getattr(found, part)
+    if callable(found) or isinstance(found, ModuleType):
+        assert inspect.getdoc(found), f"{name} has no docstring"
+
+
+def test_the_page_is_not_a_notebook():
+    assert "kernelspec" not in PAGE
+    assert "{code-cell}" not in PAGE
