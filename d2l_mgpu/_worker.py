@@ -88,7 +88,7 @@ def work(folder: str, devices: list[torch.device], num_threads: int) -> None:
         _write(stem.with_suffix(".raised"), cloudpickle.dumps(raised))
         sys.stdout.flush()
         if raised.blames_peer:
-            time.sleep(2)  # let the agent find the peer that died before it finds us
+            time.sleep(60)  # let the caller find the peer that died; it will then end us
         os._exit(1)  # the process group may be stuck: do not try to take leave of it
     _write(stem.with_suffix(".returned"), returned)
     if dist.is_initialized():

@@ -90,6 +90,7 @@ class _Run(threading.Thread):
         self.vanished: list[int] = []  # ranks that ended without a word
         self.late: list[int] = []  # ranks still running at the timeout
         self.agent_error: Exception | None = None
+        self.ended = threading.Event()  # Ctrl-C in join() makes Python 3.11 forget a live thread
 
     def run(self) -> None:
         from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
@@ -118,14 +119,15 @@ class _Run(threading.Thread):
             self.exit_codes = {rank: failed.exitcode for rank, failed in error.failures.items()}
         except Exception as error:
             self.agent_error = error.with_traceback(None)  # its frames keep the agent alive
+        finally:
+            self.ended.set()
 
     def watch(self, timeout: float | None) -> None:
         """Wait for the agent, but not longer than `timeout` and not for ranks that hang when
         another has failed; meanwhile show what rank 0 prints."""
         start = time.monotonic()
         give_up = start + timeout if timeout else float("inf")
-        while self.is_alive():
-            self.join(0.05)
+        while not self.ended.wait(0.05):
             self._show(0)
             self.vanished = [rank for rank in self.ranks if self._has_vanished(rank)]
             if self.vanished or any(self._file(rank, "raised").exists() for rank in self.ranks):
@@ -137,14 +139,14 @@ class _Run(threading.Thread):
     def stop(self) -> None:
         """Kill the workers that still run and show what is left to show. A second Ctrl-C does
         not cut this short."""
-        while True:
+        while self.ident is not None:  # else it was interrupted before it began
             with suppress(KeyboardInterrupt):
                 for process in set(active_children()) - self.others:
                     if not process.daemon:  # those are data loaders and pools
                         process.kill()
-                if not self.is_alive():
+                if self.ended.wait(0.05):
+                    self.join()
                     break
-                self.join(0.05)
         for rank in self.ranks:
             self._show(rank, ended=True)
 
