@@ -10,7 +10,7 @@ import d2l_mgpu
 from book.facts import ROOT
 
 PAGE = (ROOT / "chapters" / "reference.md").read_text(encoding="utf-8")
-DIRECTIVES = re.findall(r"^\.\. auto\w+:: ([\w.]+)$", PAGE, re.MULTILINE)
+DIRECTIVES = re.findall(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)$", PAGE, re.MULTILINE)
 DESCRIBED = [name.removeprefix("d2l_mgpu.") for name in DIRECTIVES]
 
 
