@@ -5,7 +5,7 @@ import sys
 
 import d2l_mgpu
 
-NOT_AT_IMPORT = ["d2l", "IPython", "matplotlib", "torchvision", "cloudpickle", "tqdm", "pandas"]
+NOT_AT_IMPORT = ["d2l", "IPython", "matplotlib", "torchvision", "cloudpickle", "pandas"]
 
 
 def test_importing_the_package_imports_torch_and_numpy_only():

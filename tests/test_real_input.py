@@ -53,16 +53,16 @@ def test_lenet_learns_60000_real_images_alike_on_one_and_on_two_replicas():
     assert max(abs(a - b) for a, b in zip(one[:50], two[:50], strict=True)) < 1e-4
 
 
-def test_resnet18_takes_the_same_steps_on_real_images_in_one_and_in_two_processes(capsys):
-    load = partial(load_data_fashion_mnist, num_train=96, num_test=60)
-    histories, nets = [], []
-    for k in (1, 2):
-        nets.append(resnet18(10))
-        histories.append(concise.train(nets[-1], k, 32, 0.05, num_epochs=2, load_data=load))
-    assert "from $D2L_MGPU_DATA" in capsys.readouterr().out
-    for one, two in zip(*histories, strict=True):
-        # Batch statistics are those of the shards, so the two runs are near, not equal
-        assert one.loss == pytest.approx(two.loss, rel=0.1)
-    assert histories[0][-1].loss < histories[0][0].loss
-    assert histories[1][-1].loss < histories[1][0].loss
+def test_resnet18_learns_from_real_images_alike_in_one_and_in_two_processes(capsys):
+    load = partial(load_data_fashion_mnist, num_train=240, num_test=60)
+    nets = [resnet18(10), resnet18(10)]
+    one, two = (
+        concise.train(net, k, 24, 0.02, num_epochs=2, load_data=load)
+        for k, net in enumerate(nets, start=1)
+    )
+    assert "240 training and 60 test images, from $D2L_MGPU_DATA" in capsys.readouterr().out
+    for a, b in zip(one, two, strict=True):
+        # Each replica normalises with the statistics of its own shard: near, not equal
+        assert a.loss == pytest.approx(b.loss, rel=0.15)
+    assert one[1].loss < one[0].loss and two[1].loss < two[0].loss
     assert all(torch.isfinite(p).all() for net in nets for p in net.parameters())
