@@ -1,5 +1,6 @@
 """Plots that look the same on every page, and are the same bytes for the same numbers."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; line styles differ as well
@@ -10,10 +11,12 @@ def use_svg_display() -> None:
     """Let a notebook show figures as SVG, without what would differ from run to run: the date and
     random ids. Needs matplotlib, which is imported here."""
     import matplotlib.pyplot as plt
-    from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-    set_matplotlib_formats("svg", metadata={"Date": None})
     plt.rcParams["svg.hashsalt"] = "d2l_mgpu"
+    if "IPython" in sys.modules:  # a script shows figures in its own way
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("svg", metadata={"Date": None})
 
 
 def plot(
