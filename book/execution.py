@@ -43,11 +43,11 @@ def pin_environment(source: str | None = None) -> str:
     return os.environ[SOURCE]
 
 
-def fingerprint() -> str:
+def fingerprint(root: Path) -> str:
     """Twelve hexadecimal digits that change with the package's code or the requirements."""
     digest = hashlib.sha256()
-    for path in [*sorted((ROOT / "d2l_mgpu").glob("**/*.py")), ROOT / "requirements.txt"]:
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in [*sorted(root.glob("d2l_mgpu/**/*.py")), *root.glob("requirements.txt")]:
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -55,8 +55,9 @@ def choose_cache(app: Sphinx, config: Config) -> None:
     """Name the cache after what the outputs depend on; stop early when d2l is missing."""
     if message := missing_d2l():
         raise ExtensionError(message)
-    folder = f"{pin_environment()}-{fingerprint()}"
-    config["nb_execution_cache_path"] = str(Path(app.srcdir, "_build", ".jupyter_cache", folder))
+    root = Path(app.srcdir)
+    folder = f"{pin_environment()}-{fingerprint(root)}"
+    config["nb_execution_cache_path"] = str(root / "_build" / ".jupyter_cache" / folder)
 
 
 def failed(env: BuildEnvironment) -> list[str]:

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import nbformat
 from docutils import nodes
@@ -113,10 +113,10 @@ class NotebookBuilder(Builder):
     format = "markdown"
     epilog = "The notebooks are in %(outdir)s."
     allow_parallel = True
-    supported_image_types: ClassVar[list[str]] = ["image/svg+xml", "image/png"]
     supported_remote_images = True
 
     def init(self) -> None:
+        self.supported_image_types = ["image/svg+xml", "image/png"]
         self.where = addresses(Path(self.app.srcdir, "_config.yml"))
         self.cache = get_cache(self.config.nb_execution_cache_path)
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -61,6 +61,12 @@ def test_editing_the_code_of_a_chapter_executes_that_chapter(book: Path) -> None
     assert executed(run_book("html", book).stdout) == ["second"]
 
 
+def test_editing_the_package_executes_everything_again(book: Path) -> None:
+    (book / "d2l_mgpu").mkdir()
+    (book / "d2l_mgpu" / "new.py").touch()
+    assert executed(run_book("html", book).stdout) == ["first", "second"]
+
+
 def test_another_data_source_has_its_own_outputs(book: Path) -> None:
     result = run_book("html", book, D2L_MGPU_SOURCE="real")
     assert executed(result.stdout) == ["first", "second"]
@@ -96,8 +102,8 @@ def test_a_missing_d2l_is_said_in_one_line_with_the_command(tmp_path: Path) -> N
 
 def test_jupyter_book_alone_builds_the_same_site(tmp_path: Path, tiny_book: Path) -> None:
     folder = copy_tiny_book(tmp_path / "book")
-    command = [sys.executable, "-m", "jupyter_book.cli.main", "build", str(folder)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", "."]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     made = {p.relative_to(folder) for p in folder.glob("_build/html/**/*.html")}
     assert made == {p.relative_to(tiny_book) for p in tiny_book.glob("_build/html/**/*.html")}
