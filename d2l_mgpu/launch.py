@@ -29,6 +29,8 @@ from d2l_mgpu.devices import get_devices
 __all__ = ["RankError", "launch", "rank_device"]
 
 _ONE_AT_A_TIME = threading.Lock()  # a launch from another thread waits for its turn
+# What the agent sets, and what keeps it from opening a port that nobody would use.
+_VARIABLES = ("TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE")
 _PATIENCE = 3.0  # seconds that the other ranks get to end by themselves after one has failed
 
 
@@ -97,7 +99,9 @@ class _Run(threading.Thread):
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-        # Workers inherit this mask: a Ctrl-C while they start cannot fill the screen.
+        # Workers inherit this mask: a Ctrl-C while they start cannot fill the screen. The tracker
+        # runs before it is set, because starting it takes the mask away again.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         config = LaunchConfig(
             min_nodes=1,
@@ -239,7 +243,8 @@ def _caller_as_before() -> Iterator[None]:
     names: tuple[str, ...] = ("__file__", "__spec__")
     hidden = {name: main.pop(name) for name in names if name in main}
     main["__spec__"] = None  # spawned processes now have no script to run again
-    signals = os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE")
+    variables = {name: os.environ.get(name) for name in _VARIABLES}
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     loggers = [
         logging.getLogger(name)
         for name in list(logging.root.manager.loggerDict)
@@ -257,9 +262,10 @@ def _caller_as_before() -> Iterator[None]:
         main.update(hidden)
         for logger, was_silent in silent.items():
             logger.disabled = was_silent
-        os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)
-        if signals is not None:
-            os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = signals
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         gc.collect()  # the agent's semaphores still need the tracker
         if not was_tracking:
             tracker._stop()
