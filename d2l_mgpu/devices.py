@@ -15,7 +15,8 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[torch.device]:
     """Return `num_devices` devices and print one line that says which.
 
     Accelerators 0 .. k-1 (CUDA, MPS, XPU: whatever `torch.accelerator` finds) when there are k
-    of them; otherwise one device, k times. ValueError when `num_devices` is not an integer >= 1.
+    of them; otherwise one device, k times: the only GPU, or the CPU where that GPU is Apple's.
+    ValueError when `num_devices` is not an integer >= 1.
     """
     available = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
     if type(num_devices) is not int or num_devices < 1:
@@ -25,7 +26,8 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[torch.device]:
             "that share one."
         )
     kind = torch.accelerator.current_accelerator() if available else None
-    if kind is None:
+    lonely = kind is not None and kind.type == "mps" and num_devices > 1
+    if kind is None or lonely:  # Apple's GPU has neither float64 nor collectives: no replicas
         devices = [torch.device("cpu")] * num_devices
     elif num_devices <= available:
         devices = [torch.device(kind.type, index) for index in range(num_devices)]

@@ -92,7 +92,8 @@ def train_batch(
         allreduce([p.grad for p in replicas])
     for params in device_params:  # every replica takes the same step
         sgd(params, lr, batch_size=len(X))
-    return sum(shard_loss.detach().to(devices[0]) for shard_loss in losses) / len(X)
+    total = torch.stack([shard_loss.detach().to(devices[0]) for shard_loss in losses]).sum()
+    return total / len(X)
 
 
 @torch.no_grad()

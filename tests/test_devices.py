@@ -29,7 +29,8 @@ def machine_with(monkeypatch):
         (1, "cuda", 3, "3 replicas on cuda:0"),
         (2, "cuda", 2, "cuda:0, cuda:1"),
         (4, "xpu", 3, "xpu:0, xpu:1, xpu:2"),
-        (1, "mps", 2, "2 replicas on mps:0"),
+        (1, "mps", 1, "mps:0"),
+        (1, "mps", 2, "2 replicas on cpu"),
     ],
 )
 def test_as_many_devices_as_asked_and_one_line_that_says_which(
