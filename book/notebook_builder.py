@@ -17,7 +17,7 @@ import nbformat
 from docutils import nodes
 from jupyter_cache import get_cache
 from myst_nb.core.read import create_nb_reader
-from myst_nb.core.utils import coalesce_streams
+from nbval.plugin import coalesce_streams
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
 from sphinx.config import Config

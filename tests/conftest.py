@@ -39,7 +39,8 @@ def copy_tiny_book(folder: Path) -> Path:
     """A copy of the tiny book in tests/fixtures, configured like the real one."""
     shutil.copytree(ROOT / "tests" / "fixtures" / "book", folder)
     shutil.copy(ROOT / "_config.yml", folder)
-    shutil.copy(ROOT / "chapters" / "references.bib", folder / "chapters")
+    for name in ("references.bib", "img/logo.svg"):
+        shutil.copy(ROOT / "chapters" / name, folder / "chapters" / name)
     return folder
 
 
