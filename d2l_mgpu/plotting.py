@@ -31,12 +31,15 @@ def plot(
     In a notebook the figure is an SVG. Needs matplotlib, which is imported here.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     use_svg_display()
     _, axes = plt.subplots(figsize=(5, 3))
     for (label, y), (color, line) in zip(curves.items(), STYLES * len(curves), strict=False):
         steps = range(1, len(y) + 1) if x is None else x
         axes.plot(steps, y, color=color, linestyle=line, label=label)
+        if all(isinstance(step, int) for step in steps):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no epoch 1.5
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(color="0.9")
