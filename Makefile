@@ -7,7 +7,7 @@ READY := .venv/.ready
 
 export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 
-.PHONY: help book notebooks sync format test pythons clean
+.PHONY: help book notebooks sync format test clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -31,11 +31,6 @@ test: $(READY) ## lint, check types, run the unit tests, execute the notebooks a
 	$(BIN)/mypy d2l_mgpu book
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --nbval
-
-pythons: $(READY) ## check that the requirements resolve on Python 3.11 to 3.14 (minutes)
-	for version in 3.11 3.12 3.13 3.14; do $(BIN)/python -m pip install -q --dry-run \
-	  --ignore-installed --target _build/none --only-binary=:all: \
-	  --python-version $$version -r requirements.txt || exit 1; echo "resolves on $$version"; done
 
 clean: ## remove what was built, but not the environment
 	rm -rf _build

@@ -1,0 +1,37 @@
+"""The pinned requirements can be installed on every Python that the book promises."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+# The Python that runs this has installed them already
+OTHERS = [v for v in ("3.11", "3.12", "3.13", "3.14") if v != "%d.%d" % sys.version_info[:2]]
+OPTIONS = ["--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
+
+
+@pytest.fixture(scope="module")
+def dry_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.Popen[str]]:
+    """pip's dry run for every other version, all at the same time, for each takes a minute."""
+    folder: Path = tmp_path_factory.mktemp("nothing")
+    pip = [sys.executable, "-m", "pip", "install", *OPTIONS, "--target", str(folder)]
+    return {
+        version: subprocess.Popen(
+            [*pip, "--python-version", version, "-r", str(ROOT / "requirements.txt")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for version in OTHERS
+    }
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_the_requirements_resolve_on_python(
+    version: str, dry_runs: dict[str, subprocess.Popen[str]]
+) -> None:
+    output, _ = dry_runs[version].communicate(timeout=600)
+    assert dry_runs[version].returncode == 0, output
