@@ -9,7 +9,8 @@ import pytest
 from tests.conftest import ROOT
 
 # The Python that runs this has installed them already
-OTHERS = [v for v in ("3.11", "3.12", "3.13", "3.14") if v != "%d.%d" % sys.version_info[:2]]
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+OTHERS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version != HERE]
 OPTIONS = ["--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
 
 
