@@ -61,7 +61,7 @@ def _block(rng: np.random.RandomState) -> tuple[NDArray[np.uint8], NDArray[np.in
 
 
 def _inside(distance: Array) -> Array:
-    """Coverage 0..1 of a pixel whose centre lies ``distance`` (half images) inside an edge."""
+    """Coverage 0..1 of a pixel whose center lies ``distance`` (half images) inside an edge."""
     return np.clip(distance * (SIDE / 2) + 0.5, 0.0, 1.0)
 
 

@@ -50,7 +50,7 @@ def launch(
 ) -> list[Any]:
     """Return `[fn(*args) on rank 0, ..., on rank num_devices - 1]`, each run in its own process.
 
-    In each process `torch.distributed` is initialised and `rank_device()` is the rank's device.
+    In each process `torch.distributed` is initialized and `rank_device()` is the rank's device.
     What the ranks print appears here: rank 0 live, the others when all have finished.
 
     Raises RankError when a rank fails, TimeoutError after `timeout` seconds, ValueError or

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; line styles differ as well
+# Okabe and Ito's palette, which color-blind readers can tell apart; line styles differ as well
 STYLES = [("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":")]
 
 

@@ -26,29 +26,29 @@ def real_images(real_data, monkeypatch):
     monkeypatch.setenv("D2L_MGPU_SOURCE", "real")
 
 
-def train_lenet(k: int, num_epochs: int) -> tuple[list[float], float]:
-    """Train from the published start, insist after each step that the replicas are identical;
-    return the losses of all steps and the test accuracy of the first epoch to exceed 0.95, or
-    of the last."""
+def train_lenet(k: int, num_epochs: int) -> tuple[list[float], list[float]]:
+    """Train from the published start until the test accuracy exceeds 0.95, and insist after each
+    step that the replicas are identical; return the losses of all steps and the accuracies."""
     train_iter, test_iter = load_data_fashion_mnist(256, name="MNIST")
     devices = get_devices(k)
     params = [get_params(lenet_params(std=0.01), device) for device in devices]
-    losses = []
+    losses, accuracies = [], []
     for _ in range(num_epochs):
         for X, y in train_iter:
             losses.append(train_batch(X, y, params, devices, lr=0.2).item())
             assert_replicas_identical(params)
-        accuracy = scratch.evaluate_accuracy(test_iter, params, devices)
-        if accuracy > 0.95:
+        accuracies.append(scratch.evaluate_accuracy(test_iter, params, devices))
+        if accuracies[-1] > 0.95:
             break
-    return losses, accuracy
+    return losses, accuracies
 
 
 def test_lenet_learns_60000_real_images_alike_on_one_and_on_two_replicas():
     runs = [train_lenet(k, num_epochs=6) for k in (1, 2)]
-    for losses, accuracy in runs:
+    for losses, accuracies in runs:
         assert len(losses) >= 235
-        assert accuracy > 0.95
+        assert accuracies[0] < 0.2  # the published start stalls, as the chapter says
+        assert accuracies[-1] > 0.95
     (one, _), (two, _) = runs
     assert max(abs(a - b) for a, b in zip(one[:50], two[:50], strict=True)) < 1e-4
 
