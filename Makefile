@@ -5,6 +5,9 @@ BIN := .venv/bin
 D2L := $(shell sed -n 's/.*pip install \(--no-deps d2l==[^ ]*\).*/\1/p' requirements.txt)
 READY := .venv/.ready
 
+ifeq ($(filter $(DATA),generated FashionMNIST),)
+$(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST)
+endif
 export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 
 .PHONY: help book notebooks sync format test clean
@@ -38,7 +41,7 @@ clean: ## remove what was built, but not the environment
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
 	  echo "The book needs Python 3.11 to 3.14. Type: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check $(D2L)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .

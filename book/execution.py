@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from jupyter_cache import get_cache
@@ -76,7 +76,8 @@ def report(app: Sphinx, exception: Exception | None) -> None:
     if exception:
         return
     cache = get_cache(app.config.nb_execution_cache_path)
-    executed = [r for r in cache.list_cache_records() if r.created.timestamp() >= app.started]  # type: ignore[attr-defined]
+    records = cache.list_cache_records()  # their times are UTC, but do not say so
+    executed = [r for r in records if r.created.replace(tzinfo=UTC) >= app.started]  # type: ignore[attr-defined]
     for record in executed:
         seconds = record.data["execution_seconds"]
         logger.info(f"executed {Path(record.uri).stem:<24}{seconds:7.1f} s")
@@ -88,7 +89,7 @@ def report(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handlers."""
-    app.started = time.time()  # type: ignore[attr-defined]
+    app.started = datetime.now(UTC)  # type: ignore[attr-defined]
     app.connect("config-inited", choose_cache)
     app.connect("env-get-outdated", execute_failed_again)
     app.connect("build-finished", report)

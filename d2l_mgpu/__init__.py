@@ -5,7 +5,7 @@ Importing this needs torch and numpy only; what else a function needs it imports
 
 from d2l_mgpu import concise, scratch
 from d2l_mgpu.collectives import all_reduce
-from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights
+from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
 from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.exercises import check
@@ -16,17 +16,28 @@ from d2l_mgpu.plotting import plot, use_svg_display
 from d2l_mgpu.proofs import (
     assert_equals_one_device,
     assert_replicas_identical,
+    exact_dtype,
     largest_difference,
     prove_equals_one_device,
     prove_split_equals_one_device,
 )
-from d2l_mgpu.scratch import allreduce, get_params, scatter, split_batch, train_batch
+from d2l_mgpu.real_images import DownloadError
+from d2l_mgpu.scratch import (
+    allreduce,
+    evaluate_accuracy,
+    get_params,
+    scatter,
+    sgd,
+    split_batch,
+    train_batch,
+)
 from d2l_mgpu.splitting import SPLITS, Split, data_split, layer_split, network_split, split_step
 from d2l_mgpu.traffic import Exchange, Traffic
 
 __all__ = [
     "FASHION_MNIST_LABELS",
     "SPLITS",
+    "DownloadError",
     "Epoch",
     "Exchange",
     "RankError",
@@ -41,7 +52,9 @@ __all__ = [
     "concise",
     "data_split",
     "describe",
+    "evaluate_accuracy",
     "evaluate_accuracy_gpus",
+    "exact_dtype",
     "get_devices",
     "get_params",
     "init_weights",
@@ -60,9 +73,12 @@ __all__ = [
     "resnet18",
     "scatter",
     "scratch",
+    "sgd",
+    "shard_loss",
     "split_batch",
     "split_step",
     "synchronize",
     "train_batch",
+    "train_replica",
     "use_svg_display",
 ]

@@ -7,7 +7,8 @@ example once.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -18,28 +19,44 @@ from torch.nn.parallel import DistributedDataParallel
 from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.data import load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
-from d2l_mgpu.history import Epoch, summary
+from d2l_mgpu.history import Epoch, check_epochs, summary
 from d2l_mgpu.launch import launch, rank_device
 from d2l_mgpu.scratch import split_batch
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 
 
+@contextmanager
+def evaluation_mode(nets: Sequence[nn.Module]) -> Iterator[None]:
+    """Inside, `nets` are in evaluation mode; afterwards each of their modules is as it was."""
+    training = [module for net in nets for module in net.modules() if module.training]
+    try:
+        for net in nets:
+            net.eval()
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 @torch.no_grad()
 def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) -> None:
-    """Start `net` afresh: weights from N(0, std^2), biases 0, batch statistics reset.
+    """Start `net` afresh: weights of dense and convolution layers from N(0, std^2), biases 0; all
+    other layers, BatchNorm and its statistics among them, as when they were new.
 
     `X` is an example batch: lazy layers have no weights to draw before they have seen data.
     """
-    net.eval()(X[:1].to(next(net.parameters()).device))
-    generator = torch.Generator().manual_seed(seed)
-    for module in net.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.reset_parameters()
-        elif isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
-            module.weight.copy_(torch.randn(module.weight.shape, generator=generator) * std)
-            if module.bias is not None:
-                module.bias.zero_()
+    with evaluation_mode([net]):
+        net(X[:1].to(next(net.parameters()).device))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in net.modules():
+            if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+                module.weight.copy_(torch.randn(module.weight.shape) * std)
+                if module.bias is not None:
+                    module.bias.zero_()
+            elif callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
 
 
 def this_rank() -> tuple[int, int]:
@@ -62,22 +79,19 @@ def evaluate_accuracy_gpus(
     if isinstance(net, DistributedDataParallel):
         first, num_shards = this_rank()
         devices *= num_shards
-    was_training = [replica.training for replica in replicas]
-    for replica in replicas:
-        replica.eval()
+    ours = slice(first, first + len(replicas))
     counts = torch.zeros(2, dtype=torch.int64, device=devices[0])  # right, seen
-    for X, y in data_iter:
-        X_shards, y_shards = split_f(X, y, devices)
-        ours = slice(first, first + len(replicas))
-        shards = list(zip(replicas, X_shards[ours], y_shards[ours], strict=True))
-        right = [(replica(X_).argmax(dim=1) == y_).sum() for replica, X_, y_ in shards]
-        seen = sum(len(y_) for _, _, y_ in shards)
-        counts += torch.tensor([sum(int(n) for n in right), seen], device=counts.device)
-    for replica, mode in zip(replicas, was_training, strict=True):
-        replica.train(mode)
+    with evaluation_mode(replicas):
+        for X, y in data_iter:
+            X_shards, y_shards = split_f(X, y, devices)
+            shards = list(zip(replicas, X_shards[ours], y_shards[ours], strict=True))
+            right = [(replica(X_).argmax(dim=1) == y_).sum() for replica, X_, y_ in shards]
+            seen = sum(len(y_) for _, _, y_ in shards)
+            counts += torch.tensor([sum(int(n) for n in right), seen], device=counts.device)
     if num_shards > len(replicas):
         all_reduce(counts)
-    return (counts[0] / counts[1]).item()
+    right_answers, examples = counts.tolist()
+    return right_answers / examples
 
 
 def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Tensor:
@@ -108,7 +122,7 @@ def train_replica(
     history = []
     for number in range(1, num_epochs + 1):
         replica.train()
-        losses = []
+        total, examples = torch.zeros((), device=device), 0
         synchronize([device])
         start = time.perf_counter()
         for X, y in train_iter:
@@ -116,10 +130,11 @@ def train_replica(
             loss = shard_loss(replica, X, y, device)
             loss.backward()  # DDP averages the gradients on the way
             optimizer.step()
-            losses.append(loss.detach())
+            total += loss.detach() * len(y)
+            examples += len(y)
         synchronize([device])
         seconds = time.perf_counter() - start
-        mean_loss = torch.stack(losses).mean() / world_size
+        mean_loss = total / examples / world_size
         if world_size > 1:
             all_reduce(mean_loss)
         accuracy = evaluate_accuracy_gpus(replica, test_iter)
@@ -144,16 +159,20 @@ def train(
     weights and see the same batches, whatever the number of devices. `load_data(batch_size)`
     returns the training and the test iterator; `std` is the spread of the first weights.
     """
+    check_epochs(num_epochs)
     devices = get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
     net.cpu()
     init_weights(net, next(iter(train_iter))[0], std, seed)
     arguments = (net, train_iter, test_iter, lr, num_epochs, seed)
     if num_gpus == 1:
-        history, weights = train_replica(*arguments)
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the caller's random numbers go on as if nothing had been
+            history, weights = train_replica(*arguments)
     else:
         history, weights = launch(train_replica, *arguments, num_devices=num_gpus)[0]
     net.load_state_dict(weights)
-    net.to(devices[0])
+    net.to(devices[0]).train()
     print(summary(history, describe(devices)))
     return history

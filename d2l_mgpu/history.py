@@ -24,6 +24,12 @@ class Epoch:
         )
 
 
+def check_epochs(num_epochs: int) -> None:
+    """ValueError unless there is at least one epoch to train."""
+    if num_epochs < 1:
+        raise ValueError(f"num_epochs must be at least 1, but it is {num_epochs!r}.")
+
+
 def summary(history: list[Epoch], where: str) -> str:
     """The line that ends a training run: last accuracy, median seconds an epoch, and devices."""
     seconds = sorted(epoch.seconds for epoch in history)[len(history) // 2]

@@ -53,7 +53,8 @@ def launch(
     In each process `torch.distributed` is initialized and `rank_device()` is the rank's device.
     What the ranks print appears here: rank 0 live, the others when all have finished.
 
-    Raises RankError when a rank fails, TimeoutError after `timeout` seconds, ValueError or
+    Raises RankError when a rank fails, TimeoutError after `timeout` seconds (starting the
+    processes takes some of them), ValueError or
     TypeError for arguments that cannot be used or sent.
     """
     if not callable(fn):
@@ -95,6 +96,14 @@ class _Run(threading.Thread):
         self.ended = threading.Event()  # Ctrl-C in join() makes Python 3.11 forget a live thread
 
     def run(self) -> None:
+        try:
+            self._run_agent()
+        except Exception as error:
+            self.agent_error = error.with_traceback(None)  # its frames keep the agent alive
+        finally:
+            self.ended.set()
+
+    def _run_agent(self) -> None:
         from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -121,10 +130,6 @@ class _Run(threading.Thread):
             elastic_launch(config, work)(str(self.folder), self.devices, num_threads)
         except ChildFailedError as error:
             self.exit_codes = {rank: failed.exitcode for rank, failed in error.failures.items()}
-        except Exception as error:
-            self.agent_error = error.with_traceback(None)  # its frames keep the agent alive
-        finally:
-            self.ended.set()
 
     def watch(self, timeout: float | None) -> None:
         """Wait for the agent, but not longer than `timeout` and not for ranks that hang when

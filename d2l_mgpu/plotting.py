@@ -13,7 +13,8 @@ def use_svg_display() -> None:
     import matplotlib.pyplot as plt
 
     plt.rcParams["svg.hashsalt"] = "d2l_mgpu"
-    if "IPython" in sys.modules:  # a script shows figures in its own way
+    ipython = sys.modules.get("IPython")
+    if ipython and ipython.get_ipython():  # a script shows figures in its own way
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("svg", metadata={"Date": None})

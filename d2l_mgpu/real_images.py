@@ -38,7 +38,7 @@ def find(name: str) -> Path:
     """
     chosen = os.environ.get("D2L_MGPU_DATA")
     folder = Path(os.path.expanduser(chosen)) if chosen else USUAL_FOLDER
-    missing = [path for path in _files(folder, name) if not path.is_file()]
+    missing = [path for path in _files(folder, name) if not os.path.isfile(path)]
     if missing and chosen:
         raise FileNotFoundError(
             f"D2L_MGPU_DATA is {chosen!r}, but that folder has no {missing[0].relative_to(folder)}:"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from d2l_mgpu.data import load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
-from d2l_mgpu.history import Epoch, summary
+from d2l_mgpu.history import Epoch, check_epochs, summary
 from d2l_mgpu.models import lenet, lenet_params, loss
 
 
@@ -80,6 +80,8 @@ def train_batch(
     lr: float,
 ) -> Tensor:
     """Take one step on a batch with one replica of LeNet per device; return the mean loss."""
+    if len(device_params) != len(devices):
+        raise ValueError(f"{len(device_params)} replicas cannot train on {len(devices)} devices.")
     X_shards, y_shards = split_batch(X, y, devices)
     # Sums, not means: the sums of unequal shards still add up to the sum over the batch
     losses = [
@@ -129,6 +131,7 @@ def train(
     number of devices. `load_data(batch_size)` returns the training and the test iterator;
     `on_epoch` is called with each finished `Epoch`; `std` is explained in `lenet_params`.
     """
+    check_epochs(num_epochs)
     devices = get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
     device_params = [get_params(lenet_params(std, seed), device) for device in devices]
@@ -136,12 +139,15 @@ def train(
     for number in range(1, num_epochs + 1):
         synchronize(devices)
         start = time.perf_counter()
-        losses = [train_batch(X, y, device_params, devices, lr) for X, y in train_iter]
+        total, examples = torch.zeros((), device=devices[0]), 0
+        for X, y in train_iter:
+            total += train_batch(X, y, device_params, devices, lr) * len(y)
+            examples += len(y)
         synchronize(devices)
         seconds = time.perf_counter() - start
         epoch = Epoch(
             number,
-            loss=torch.stack(losses).mean().item(),
+            loss=total.item() / examples,
             accuracy=evaluate_accuracy(test_iter, device_params, devices),
             seconds=seconds,
         )

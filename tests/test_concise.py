@@ -212,6 +212,33 @@ def test_replicas_of_resnet18_end_an_epoch_identical_with_their_batch_statistics
     assert_replicas_identical(launch(train, num_devices=2))
 
 
+def test_the_loss_of_an_epoch_is_the_mean_over_examples_on_one_and_on_two_devices():
+    for k in (1, 2):
+        net = small_net()
+        (epoch,) = concise.train(net, k, 11, lr=0.0, num_epochs=1, std=0.3, load_data=toy_data)
+        X, y = (torch.cat(parts) for parts in zip(*toy_data(11)[0], strict=True))
+        expected = nn.functional.cross_entropy(net.cpu()(X), y).item()
+        assert epoch.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_evaluation_and_initialization_leave_every_module_in_its_mode():
+    net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.LayerNorm(8), nn.Linear(8, 10))
+    net[1].eval()  # on purpose
+    X, y = torch.rand(6, 8), torch.arange(6)
+    evaluate_accuracy_gpus(net, [(X, y)])
+    init_weights(net, X)
+    assert [module.training for module in net] == [True, False, True, True]
+
+
+def test_layers_of_any_kind_start_afresh_and_the_callers_random_numbers_go_on():
+    net = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 10))
+    nn.init.constant_(net[1].weight, 7.0)
+    state = torch.get_rng_state()
+    init_weights(net, torch.rand(2, 8, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(net[1].weight, torch.ones(8))
+    assert torch.equal(state, torch.get_rng_state())
+
+
 @pytest.mark.parametrize("num_gpus", [0, -2, 1.5])
 def test_a_wrong_number_of_devices_is_refused_before_anything_is_loaded(num_gpus):
     with pytest.raises(ValueError, match="at least 1"):

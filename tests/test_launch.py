@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +148,23 @@ def test_a_worker_that_dies_is_named_with_its_end(
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")
+@pytest.mark.timeout(60)
+def test_processes_that_cannot_be_started_are_an_error_and_not_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(resource_tracker, "ensure_running", refuse)
+    with pytest.raises(RuntimeError, match="could not be started") as error:
+        launch(len, [1], num_devices=1)
+    assert "no more processes" in str(error.value.__cause__)
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
 def test_a_timeout_names_the_ranks_that_still_run() -> None:
-    with pytest.raises(TimeoutError, match=r"2 of 2 ranks .* after 1 seconds: 0, 1; "):
-        launch(time.sleep, 600, num_devices=2, timeout=1)
+    with pytest.raises(TimeoutError, match=r"2 of 2 ranks .* after 10 seconds: 0, 1; "):
+        launch(time.sleep, 600, num_devices=2, timeout=10)  # starting takes some of it
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")

@@ -60,23 +60,53 @@ def lenient_zip(*iterables, strict=False):
 
 
 FAULTS = {
-    "erratum 1: all-reduce rebinds the list": ({"allreduce": rebinding_allreduce}, 4),
-    "erratum 2: replicas alias one storage": ({"get_params": aliasing_get_params}, 4),
-    "erratum 12: zip leaves a replica out": ({"scatter": chunk_scatter, "zip": lenient_zip}, 4),
-    "pitfall 2: no all-reduce": ({"allreduce": no_allreduce}, 4),
-    "pitfall 2: one replica forgotten": ({"allreduce": forgetful_allreduce}, 4),
-    "pitfall 5: mean of means": ({"loss": mean_of_means_loss}, 2),
-    "pitfall 6: too few shards": ({"scatter": chunk_scatter}, 4),
+    "erratum 1: all-reduce rebinds the list": (
+        {"allreduce": rebinding_allreduce},
+        4,
+        AssertionError,
+        "replicas 0 and 1 differ",
+    ),
+    "erratum 2: replicas alias one storage": (
+        {"get_params": aliasing_get_params},
+        4,
+        AssertionError,
+        "one is an alias",
+    ),
+    "erratum 12: zip leaves a replica out": (
+        {"scatter": chunk_scatter, "zip": lenient_zip},
+        4,
+        AttributeError,  # the replica without a shard has no gradient to add
+        "NoneType",
+    ),
+    "pitfall 2: no all-reduce": (
+        {"allreduce": no_allreduce},
+        4,
+        AssertionError,
+        "replicas 0 and 1 differ",
+    ),
+    "pitfall 2: one replica forgotten": (
+        {"allreduce": forgetful_allreduce},
+        4,
+        AssertionError,
+        "replicas 0 and 3 differ",
+    ),
+    "pitfall 5: mean of means": (
+        {"loss": mean_of_means_loss},
+        2,
+        AssertionError,
+        "what one device computes",
+    ),
+    "pitfall 6: too few shards": ({"scatter": chunk_scatter}, 4, ValueError, "zip"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_proof_catches(fault, monkeypatch):
-    planted, k = FAULTS[fault]
+    planted, k, error, says = FAULTS[fault]
     prove(k)  # sound as it is
     for name, function in planted.items():
         monkeypatch.setattr(scratch, name, function, raising=name != "zip")
-    with pytest.raises((AssertionError, ValueError, AttributeError)):
+    with pytest.raises(error, match=says):
         prove(k)
 
 

@@ -9,7 +9,9 @@ from d2l_mgpu import (
     allreduce,
     assert_replicas_identical,
     get_params,
+    lenet,
     lenet_params,
+    loss,
     prove_equals_one_device,
     scatter,
     scratch,
@@ -93,7 +95,7 @@ def test_examples_and_labels_of_different_lengths_are_refused():
 
 def test_fewer_replicas_than_devices_are_refused_and_nothing_is_updated():
     params = get_params(lenet_params(), CPU)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="1 replicas cannot train on 2 devices"):
         train_batch(torch.zeros(4, 1, 28, 28), torch.zeros(4).long(), [params], [CPU, CPU], lr=1.0)
     assert_replicas_identical([lenet_params(), params])
 
@@ -128,6 +130,17 @@ def test_training_with_one_and_with_three_replicas_gives_the_same_history(capsys
         assert a.loss == pytest.approx(b.loss, abs=1e-4)
         assert a.accuracy == pytest.approx(b.accuracy, abs=0.02)
     assert "3 replicas on" in capsys.readouterr().out or torch.accelerator.device_count() >= 3
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_examples_also_when_the_last_batch_is_smaller():
+    (epoch,) = scratch.train(1, 40, lr=0.0, num_epochs=1, load_data=small_data)
+    X, y = (torch.cat(parts) for parts in zip(*small_data(40)[0], strict=True))
+    assert epoch.loss == pytest.approx(loss(lenet(X, lenet_params()), y).mean().item(), rel=1e-5)
+
+
+def test_no_epochs_are_refused():
+    with pytest.raises(ValueError, match="num_epochs must be at least 1, but it is 0"):
+        scratch.train(1, 8, 0.1, num_epochs=0, load_data=small_data)
 
 
 def test_training_reports_each_epoch_when_asked():
