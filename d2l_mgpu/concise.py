@@ -166,9 +166,7 @@ def train(
     init_weights(net, next(iter(train_iter))[0], std, seed)
     arguments = (net, train_iter, test_iter, lr, num_epochs, seed)
     if num_gpus == 1:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the caller's random numbers go on as if nothing had been
+        with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
             history, weights = train_replica(*arguments)
     else:
         history, weights = launch(train_replica, *arguments, num_devices=num_gpus)[0]
