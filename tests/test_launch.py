@@ -148,7 +148,6 @@ def test_a_worker_that_dies_is_named_with_its_end(
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")
-@pytest.mark.timeout(60)
 def test_processes_that_cannot_be_started_are_an_error_and_not_a_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,9 +155,8 @@ def test_processes_that_cannot_be_started_are_an_error_and_not_a_wait(
         raise OSError("no more processes")
 
     monkeypatch.setattr(resource_tracker, "ensure_running", refuse)
-    with pytest.raises(RuntimeError, match="could not be started") as error:
+    with pytest.raises(RuntimeError, match="could not be started: no more processes"):
         launch(len, [1], num_devices=1)
-    assert "no more processes" in str(error.value.__cause__)
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")
