@@ -10,7 +10,7 @@ $(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST
 endif
 export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 
-.PHONY: help book notebooks sync format test clean
+.PHONY: help book notebooks locales sync format test clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -20,6 +20,9 @@ book: $(READY) ## execute the chapters and write the site (DATA=FashionMNIST: on
 
 notebooks: $(READY) ## write notebooks/en from the chapters
 	D2L_MGPU_SOURCE=generated $(BIN)/python -m book.site notebooks
+
+locales: $(READY) ## bring the catalogues in locales/ up to the English text
+	$(BIN)/python -m book.site locales
 
 sync: $(READY) ## copy the package's functions into the chapters' saved cells
 	$(BIN)/python -m book.sync

@@ -1,32 +1,42 @@
-"""Build the book: `python -m book.site html` or `python -m book.site notebooks`.
+"""Build the book: `python -m book.site html`, `notebooks` or `locales`.
 
-Both share one set of doctrees and one execution cache, so whichever comes second executes nothing.
+The pages and the notebooks of a language share one set of doctrees, and all languages share one
+execution cache, so whatever comes second executes nothing.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from jupyter_book.sphinx import build_sphinx
 
 from book.facts import ROOT
+from book.languages import ENGLISH, LANGUAGES, Language
 
 
-def build(root: Path, builder: str) -> Path:
+def build(root: Path, builder: str, language: Language = ENGLISH, **settings: Any) -> Path:
     """Build the book in `root` with a Sphinx builder and return the folder it wrote.
 
     Every warning is an error. Raises SystemExit when there was one.
     """
-    doctrees = root / "_build" / ".doctrees"
-    out = root / "_build" / builder
+    kind = "catalogues" if builder == "catalogues" else language.folder
+    doctrees = root / "_build" / ".doctrees" / kind
+    out = root / "_build" / builder / language.path
     result = build_sphinx(
         root,
         out,
         noconfig=True,
         path_config=root / "_config.yml",
-        confoverrides={"external_toc_path": str(root / "_toc.yml"), "latex_individualpages": False},
+        confoverrides={
+            "external_toc_path": str(root / "_toc.yml"),
+            "latex_individualpages": False,
+            "language": language.code,
+            **settings,
+        },
         doctreedir=doctrees,
         builder=builder,
         warningiserror=True,
@@ -40,20 +50,35 @@ def build(root: Path, builder: str) -> Path:
     return out
 
 
-def write_notebooks(root: Path) -> None:
-    """Build the notebooks and put them into `notebooks/en`, where readers and tests find them."""
-    built = build(root, "notebooks")
-    target = root / "notebooks" / "en"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for notebook in sorted(built.glob("*.ipynb")):
-        shutil.copy(notebook, target)
+def write_site(root: Path) -> None:
+    """Build the pages of every language; English, which comes first, executes the chapters."""
+    for language in LANGUAGES:
+        start = time.monotonic()
+        build(root, "html", language)
+        print(f"{language.name}: {time.monotonic() - start:.0f} s", flush=True)
 
+
+def write_notebooks(root: Path) -> None:
+    """Build the notebooks and put them into `notebooks`, where readers and tests find them."""
+    for language in LANGUAGES:
+        built = build(root, "notebooks", language)
+        target = root / "notebooks" / language.folder
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for notebook in sorted(built.glob("*.ipynb")):
+            shutil.copy(notebook, target)
+
+
+def write_catalogues(root: Path) -> None:
+    """Bring the catalogues up to the English text, without executing anything."""
+    build(root, "catalogues", nb_execution_mode="off")
+
+
+COMMANDS = {"html": write_site, "notebooks": write_notebooks, "locales": write_catalogues}
 
 if __name__ == "__main__":
-    commands = {"html": lambda root: build(root, "html"), "notebooks": write_notebooks}
     match sys.argv[1:]:
-        case [command, *folder] if command in commands and len(folder) < 2:
-            commands[command](Path(folder[0]).resolve() if folder else ROOT)
+        case [command, *folder] if command in COMMANDS and len(folder) < 2:
+            COMMANDS[command](Path(folder[0]).resolve() if folder else ROOT)
         case _:
-            sys.exit(f"usage: python -m book.site {'|'.join(commands)} [folder of the book]")
+            sys.exit(f"usage: python -m book.site {'|'.join(COMMANDS)} [folder of the book]")

@@ -1,0 +1,178 @@
+"""What a translation must keep of its English, and what it must not: checks of one message.
+
+Code, formulas, roles, links, placeholders and numbers are compared as the Markdown parser of the
+book sees them.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.myst_role import myst_role_plugin
+
+from book.facts import ROOT
+from book.languages import Language
+
+NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
+URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
+PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")
+MARKUP = re.compile(r"[*`$\[\]]|\{\w+\}`")
+ENGLISH_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+COPIED = 4  # words: a longer run of the English must not be left in a translation
+DECIMAL_COMMA = {"pt_BR", "vi"}
+
+
+@cache
+def parser() -> MarkdownIt:
+    """The inline Markdown of the chapters."""
+    return MarkdownIt("commonmark").use(dollarmath_plugin).use(myst_role_plugin)
+
+
+@cache
+def english_pages() -> dict[str, str]:
+    """Pages of other sites that exist in several languages: their address -> the English one."""
+    with (ROOT / "locales" / "links.csv").open(encoding="utf-8") as file:
+        return {address: row["en"] for row in csv.DictReader(file) for address in row.values()}
+
+
+@dataclass
+class Content:
+    """What the parser finds in a message."""
+
+    kept: Counter[str]  # must be the same in a translation
+    words: str  # must be translated
+
+
+def content(text: str) -> Content:
+    """Split a message into what a translation keeps and what it translates."""
+    kept: Counter[str] = Counter()
+    words: list[str] = []
+    for token in parser().parseInline(text)[0].children or []:
+        match token.type:
+            case "code_inline":
+                kept[f"`{token.content}`"] += 1
+            case "math_inline" | "math_inline_double":
+                kept[f"${token.content}$"] += 1
+            case "myst_role":
+                target = re.sub(r".*<(.*)>$", r"\1", token.content, flags=re.DOTALL)
+                kept[f"{{{token.meta['name']}}}`{target}`"] += 1
+            case "link_open":
+                kept[f"]({token.attrs['href']})"] += 1
+            case "text":
+                words.append(token.content)
+            case "softbreak" | "hardbreak":
+                words.append(" ")
+    plain = "".join(words)
+    for url in URL.findall(plain):
+        kept[url] += 1
+    plain = URL.sub(" ", plain)
+    for placeholder in PLACEHOLDER.findall(plain):
+        kept[placeholder] += 1
+    for number in NUMBER.findall(plain):
+        kept[number] += 1
+    return Content(kept, plain)
+
+
+def changed_content(english: str, translation: str, language: Language) -> Iterator[str]:
+    """Code, formulas, roles, links, placeholders and numbers that differ from the English.
+
+    A number may be written as the language writes it; a link may lead to the page in the language.
+    """
+    want = content(english).kept
+    have: Counter[str] = Counter()
+    for item, count in content(translation).kept.items():
+        if item.startswith("]("):
+            item = f"]({english_pages().get(item[2:-1], item[2:-1])})"
+        elif NUMBER.fullmatch(item) and language.code in DECIMAL_COMMA and item not in want:
+            item = item.translate(str.maketrans(".,", ",."))
+        have[item] += count
+    for item in (want - have).elements():
+        yield f"lacks {item}"
+    for item in (have - want).elements():
+        yield f"has {item}, which the English has not"
+
+
+def broken_markup(english: str, translation: str) -> Iterator[str]:
+    """Markup that the parser leaves as text, such as `**` between a full stop and a letter."""
+    before = Counter(MARKUP.findall(content(english).words))
+    after = Counter(MARKUP.findall(content(translation).words))
+    for mark in (after - before).elements():
+        yield f"shows {mark} instead of using it as markup"
+
+
+def copied_english(english: str, translation: str) -> Iterator[str]:
+    """Runs of English words that were left standing."""
+    source = " ".join(ENGLISH_WORD.findall(content(english).words)).lower()
+    words = ENGLISH_WORD.findall(content(translation).words)
+    for i in range(len(words) - COPIED):
+        run = " ".join(words[i : i + COPIED + 1])
+        if f" {run.lower()} " in f" {source} ":
+            yield f"leaves English: {run!r}"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A row of the glossary."""
+
+    english: str
+    translations: dict[str, str]
+    strict: bool
+
+
+@cache
+def glossary() -> tuple[Term, ...]:
+    """The terms of locales/glossary.csv."""
+    with (ROOT / "locales" / "glossary.csv").open(encoding="utf-8") as file:
+        return tuple(
+            Term(
+                english=re.sub(r" \(.*\)$", "", row["en"]),
+                translations={code: row[code] for code in row if code not in ("en", "note")},
+                strict=row.get("strict") == "strict",
+            )
+            for row in csv.DictReader(file)
+        )
+
+
+def pattern(term: str, language: Language) -> re.Pattern[str]:
+    """Where a term stands; Portuguese inflects, so its words need only begin alike."""
+    if language.code != "pt_BR":
+        return re.compile(re.escape(term), re.IGNORECASE)
+    stems = [re.escape(word[: max(3, len(word) - 2)]) + r"\w*" for word in re.split(r"[\s-]", term)]
+    return re.compile(r"[\s-]".join(stems), re.IGNORECASE)
+
+
+def other_terms(english: str, translation: str, language: Language) -> Iterator[str]:
+    """Strict terms of the glossary that a translation calls something else.
+
+    A longer term hides the shorter ones within it, as "gradient descent" does "gradient".
+    """
+    source = content(english).words
+    target = content(translation).words
+    for term in sorted(glossary(), key=lambda t: -len(t.english)):
+        found = re.compile(rf"(?<![\w-]){re.escape(term.english)}s?(?![\w-])", re.IGNORECASE)
+        if not found.search(source):
+            continue
+        source = found.sub(" ", source)
+        if not term.strict:
+            continue
+        accepted = term.translations[language.code].split("|")
+        if not any(pattern(word.strip(), language).search(target) for word in accepted):
+            yield f"calls {term.english!r} something other than {' or '.join(accepted)}"
+
+
+def problems(english: str, translation: str, language: Language) -> list[str]:
+    """Everything that is wrong with a translation, a line each."""
+    return [
+        *changed_content(english, translation, language),
+        *broken_markup(english, translation),
+        *copied_english(english, translation),
+        *other_terms(english, translation, language),
+    ]
