@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -167,3 +168,10 @@ def remove_others(root: Path, present: Iterable[str]) -> None:
     for path in root.glob("**/*.po"):
         if path.relative_to(root).with_suffix("").as_posix() not in present:
             path.unlink()
+
+
+@cache
+def english_texts(root: Path, language: Language) -> dict[str, str]:
+    """Every translation of a language, and the English that it translates."""
+    paths = folder(root, language).glob("chapters/*.po")
+    return {str(m.string): str(m.id) for path in paths for m in messages(read(path, language))}

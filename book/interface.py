@@ -1,10 +1,81 @@
-"""The words of the interface: the theme's and Sphinx's own that our pages show, and ours."""
+"""The words of the interface: ours, and those of Sphinx and the theme that our pages show."""
 
 from __future__ import annotations
 
+import json
+
+from babel.messages.extract import extract_from_dir
+from sphinx.application import Sphinx
+from sphinx.locale import _
+
 from book.catalogues import Source
+from book.facts import ROOT
+
+CODE = [("**.py", "python"), ("**.html", "jinja2")]
+THEME = (
+    # Around the page
+    *("By", "the d2l-mgpu authors", "© Copyright %(copyright)s.", "Contents", "Back to top"),
+    *("previous", "next", "previous page", "next page", "Skip to main content"),
+    *("Toggle primary sidebar", "Toggle secondary sidebar", "Fullscreen mode"),
+    *("Color mode", "Light", "Dark", "System Settings", "Version warning"),
+    *("Source repository", "Source repositories", "Repository", "Open issue", "Open an issue"),
+    # Numbers, links, boxes
+    *("Fig. %s", "Table %s", "Listing %s", "Section %s"),
+    *("Link to this heading", "Link to this image", "Link to this table", "Link to this equation"),
+    *("Link to this definition", "Link to this code"),
+    *("Note", "Tip", "Warning", "Important", "Hint", "Error", "References"),
+    *("Parameters", "Returns", "Return type", "Raises", "Type", "Index", "Python Module Index"),
+    # Search
+    *("Search", "Search...", "Search this book...", "Go", "search"),
+    "Please activate JavaScript to enable the search functionality.",
+)
+SEARCH = (
+    *("Search Results", "Searching", "Preparing search...", "Hide Search Matches", ", in "),
+    "Your search did not match any documents. Please make sure that all words are spelled "
+    "correctly and that you've selected enough categories.",
+)
+FOUND_ONE = "Search finished, found one page matching the search query."
+FOUND_MANY = "Search finished, found ${resultCount} pages matching the search query."
+COPY = {
+    "copy": "Copy",
+    "copy_to_clipboard": "Copy to clipboard",
+    "copy_success": "Copied!",
+    "copy_failure": "Failed to copy",
+}
+NOT_FOUND = ("Page not found", "There is no page at this address. The book begins here:")
+BUTTONS = {
+    "togglebutton_hint": "Click to show",
+    "togglebutton_hint_hide": "Click to hide",
+    "nb_code_prompt_show": "Show code",
+    "nb_code_prompt_hide": "Hide code",
+}
 
 
 def sources() -> list[Source]:
     """The words of the interface, in English."""
-    return []
+    found = extract_from_dir(ROOT / "book", CODE, keywords={"_": None})
+    ours = [Source(text, name) for name, _, text, *_ in found if isinstance(text, str)]
+    theirs = (*THEME, *SEARCH, *NOT_FOUND, FOUND_ONE, FOUND_MANY, *COPY.values(), *BUTTONS.values())
+    return [*ours, *(Source(text, "theme") for text in theirs)]
+
+
+def script() -> str:
+    """JavaScript that gives the search and the copy buttons their words."""
+    messages = {text: _(text) for text in SEARCH} | {FOUND_ONE: [_(FOUND_ONE), _(FOUND_MANY)]}
+    search = {"messages": messages, "locale": "", "plural_expr": "+(n != 1)"}
+    copy = {name: _(text) for name, text in COPY.items()}
+    return (
+        f"Documentation.addTranslations({json.dumps(search, ensure_ascii=False)});\n"
+        f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};"
+    )
+
+
+def add_script(app: Sphinx) -> None:
+    """Put the words after the scripts that use them."""
+    app.add_js_file(None, body=script(), priority=900)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the handler."""
+    app.connect("builder-inited", add_script)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,8 +12,10 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.locale import _
 
 from book.facts import Addresses, addresses
+from book.languages import ENGLISH, Language, language
 
 ROOT_PAGE = """<!DOCTYPE html>
 <html lang="{language}">
@@ -26,14 +28,14 @@ ROOT_PAGE = """<!DOCTYPE html>
 """
 
 
-def notebook_path(docname: str) -> str:
+def notebook_path(docname: str, spoken: Language = ENGLISH) -> str:
     """The committed notebook of a chapter, relative to the repository root."""
-    return f"notebooks/en/{docname.rpartition('/')[2]}.ipynb"
+    return f"notebooks/{spoken.folder}/{docname.rpartition('/')[2]}.ipynb"
 
 
-def launch_links(where: Addresses, docname: str) -> dict[str, str]:
+def launch_links(where: Addresses, notebook: str) -> dict[str, str]:
     """Service to address for the services that open a notebook from GitHub."""
-    blob = f"github/{where.name}/blob/{where.branch}/{notebook_path(docname)}"
+    blob = f"github/{where.name}/blob/{where.branch}/{notebook}"
     return {
         "Colab": f"https://colab.research.google.com/{blob}",
         "SageMaker Studio Lab": f"https://studiolab.sagemaker.aws/import/{blob}",
@@ -46,7 +48,8 @@ def add_buttons(
     """Put the launch and download buttons first in the page's header."""
     if not tree or "kernelspec" not in app.env.metadata[pagename]:
         return
-    links = launch_links(addresses(Path(app.srcdir, "_config.yml")), pagename)
+    notebook = notebook_path(pagename, language(app.config.language))
+    links = launch_links(addresses(Path(app.srcdir, "_config.yml")), notebook)
     icons = {"Colab": "_static/images/logo_colab.png", "SageMaker Studio Lab": "fas fa-flask"}
     launch = [
         {
@@ -54,7 +57,7 @@ def add_buttons(
             "text": name,
             "url": url,
             "icon": icons[name],
-            "tooltip": f"Open in {name}",
+            "tooltip": _("Open in {service}").format(service=name),
         }
         for name, url in links.items()
     ]
@@ -62,16 +65,16 @@ def add_buttons(
         {
             "type": "group",
             "label": "launch-buttons",
-            "tooltip": "Run this chapter",
+            "tooltip": _("Run this chapter"),
             "icon": "fas fa-rocket",
             "buttons": launch,
         },
         {
             "type": "link",
             "label": "download-notebook-button",
-            "tooltip": "Download this chapter as a notebook",
+            "tooltip": _("Download this chapter as a notebook"),
             "icon": "fas fa-download",
-            "url": context["pathto"](notebook_path(pagename), 1),
+            "url": context["pathto"](notebook, 1),
         },
     ]
 
@@ -80,11 +83,12 @@ def add_files(app: Sphinx, exception: Exception | None) -> None:
     """Copy the notebooks into the site; lead from its root to the first page."""
     if exception or app.builder.format != "html":
         return
-    if (notebooks := Path(app.srcdir, "notebooks")).is_dir():
-        shutil.copytree(notebooks, Path(app.outdir, "notebooks"), dirs_exist_ok=True)
+    folder = f"notebooks/{language(app.config.language).folder}"
+    if (notebooks := Path(app.srcdir, folder)).is_dir():
+        shutil.copytree(notebooks, Path(app.outdir, folder), dirs_exist_ok=True)
     start = app.builder.get_target_uri(app.config.root_doc)
     page = ROOT_PAGE.format(
-        language=app.config.language,
+        language=language(app.config.language).tag,
         title=app.config.html_title,
         start=start,
         canonical=f"{app.config.html_baseurl}{start}",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_book.sphinx import build_sphinx
+from sphinx.locale import translators
 
 from book.facts import ROOT
 from book.languages import ENGLISH, LANGUAGES, Language
@@ -23,6 +24,7 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
 
     Every warning is an error. Raises SystemExit when there was one.
     """
+    translators.clear()  # else the words of the language that was built before would come first
     kind = "catalogues" if builder == "catalogues" else language.folder
     doctrees = root / "_build" / ".doctrees" / kind
     out = root / "_build" / builder / language.path

@@ -1,17 +1,83 @@
-"""Sphinx directive `{translation-status}`: chapter x language, counted from the catalogues."""
+"""Sphinx directive `{translation-status}`: page x language, counted from the catalogues."""
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.locale import _
 from sphinx.util.docutils import SphinxDirective
+
+from book import catalogues
+from book.languages import TRANSLATIONS, Language
+from book.translation_checks import content
+
+
+def columns() -> list[str]:
+    """The head of the table."""
+    return [_("Page"), _("Translated"), _("Stale"), _("Missing"), _("Words"), _("Last change")]
+
+
+def counts(catalogue: Catalog) -> list[str]:
+    """How many messages are translated, stale and missing, the English words, and the date."""
+    messages = catalogues.messages(catalogue)
+    states = Counter(catalogues.state(message) for message in messages)
+    words = sum(len(content(str(message.id)).words.split()) for message in messages)
+    numbers = [states["translated"], states["stale"], states["missing"], words]
+    return [*map(str, numbers), f"{catalogue.revision_date:%Y-%m-%d}"]
 
 
 class TranslationStatus(SphinxDirective):
-    """A table of what is translated, stale and missing."""
+    """A table for each language."""
 
     def run(self) -> list[nodes.Node]:
-        return []
+        found: list[nodes.Node] = []
+        for language in TRANSLATIONS:
+            found += [nodes.rubric("", language.name, translatable=False), self.table(language)]
+        return found
+
+    def table(self, language: Language) -> nodes.table:
+        """The catalogues of one language, the pages in their order."""
+        folder = catalogues.folder(Path(self.env.srcdir), language)
+        pages = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*")}
+        order = list(self.config.external_site_map)
+        labels = {"figures": _("Figures"), "interface": _("Interface")}
+        rows = [row(columns())]
+        for name in [*sorted(pages, key=order.index), *labels]:
+            path = folder / f"{name}.po"
+            self.env.note_dependency(path)
+            label = self.page(name) if name in pages else nodes.Text(labels[name])
+            rows.append(row([label, *counts(catalogues.read(path, language))]))
+        group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for cell in columns()), cols=len(rows[0]))
+        group += [nodes.thead("", rows[0]), nodes.tbody("", *rows[1:])]
+        return nodes.table("", group, classes=["translation-status"])
+
+    def page(self, docname: str) -> nodes.Node:
+        """A link to a page that shows its title."""
+        return addnodes.pending_xref(
+            "",
+            nodes.inline(),
+            refdomain="std",
+            reftype="doc",
+            reftarget=f"/{docname}",
+            refdoc=self.env.docname,
+            refexplicit=False,
+            refwarn=True,
+        )
+
+
+def row(cells: list[nodes.Node | str]) -> nodes.row:
+    """A row of the table; the numbers are set to the right."""
+    entries = []
+    for i, cell in enumerate(cells):
+        inline = nodes.Text(cell) if isinstance(cell, str) else cell
+        classes = ["text-right"] if 0 < i < len(cells) - 1 else []
+        entries.append(nodes.entry("", nodes.paragraph("", "", inline), classes=classes))
+    return nodes.row("", *entries)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

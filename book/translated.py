@@ -1,1 +1,111 @@
-"""stub"""
+"""Sphinx extension: what a build in another language than English reads, and its settings."""
+
+from __future__ import annotations
+
+import gettext
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.locale import _, translators
+
+from book import catalogues, figures
+from book.interface import BUTTONS
+from book.languages import ENGLISH, Language, language
+
+LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
+FIGURES = "_build/figures"  # and the drawings
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file, unless it holds that text: a newer file would have its pages built again."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def words(root: Path, spoken: Language, name: str) -> dict[str, str]:
+    """The translations in one catalogue that may be shown, by their English."""
+    catalogue = catalogues.read(catalogues.folder(root, spoken) / f"{name}.po", spoken)
+    shown = catalogues.for_sphinx(spoken, catalogue)
+    return {str(message.id): str(message.string) for message in catalogues.messages(shown)}
+
+
+def write_pages(root: Path, spoken: Language) -> None:
+    """Write the catalogues of the pages as Sphinx reads them: stale translations count."""
+    source = catalogues.folder(root, spoken)
+    for path in source.glob("chapters/*.po"):
+        shown = catalogues.for_sphinx(spoken, catalogues.read(path, spoken))
+        target = root / LOCALES / spoken.code / "LC_MESSAGES" / path.relative_to(source)
+        catalogues.write(target, shown)
+
+
+def write_figures(root: Path, spoken: Language) -> None:
+    """Write the drawings with their words in a language."""
+    messages = words(root, spoken, "figures")
+    for path in sorted((root / "chapters" / "img").glob("*.svg")):
+        target = root / FIGURES / spoken.folder / path.name
+        write_if_changed(target, figures.translated(path, spoken.tag, messages))
+
+
+def speak(messages: dict[str, str]) -> None:
+    """Let our words of the interface go before Sphinx's and the theme's own."""
+    catalogue = Catalog()
+    for english, translation in messages.items():
+        catalogue.add(english, translation)
+    compiled = BytesIO()
+    write_mo(compiled, catalogue)
+    compiled.seek(0)
+    ours = vars(gettext.GNUTranslations(compiled))["_catalog"]
+    for domain in ("sphinx", "booktheme"):
+        vars(translators["general", domain]).setdefault("_catalog", {}).update(ours)
+
+
+def prepare(app: Sphinx, config: Config) -> None:
+    """Write what Sphinx reads for this language, and set what depends on it."""
+    root = Path(app.srcdir)
+    spoken = language(config.language)
+    if spoken is not ENGLISH:
+        write_pages(root, spoken)
+        write_figures(root, spoken)
+        speak(words(root, spoken, "interface"))
+        title = words(root, spoken, config.root_doc).get(config.html_title, config.html_title)
+        settings: dict[str, Any] = {
+            "locale_dirs": [LOCALES],
+            "gettext_compact": False,
+            "figure_language_filename": f"/{FIGURES}/{spoken.folder}/{{basename}}{{ext}}",
+            "html_baseurl": f"{config.html_baseurl}{spoken.path}",
+            "project": title,
+            "html_title": title,
+        }
+        for name, value in settings.items():
+            config[name] = value
+        config.html_theme_options["logo"] = {**config.html_theme_options["logo"], "text": title}
+        config.html_theme_options["search_bar_text"] = _("Search this book...")
+        config["author"] = _(config.author)
+    for name, text in BUTTONS.items():
+        config[name] = _(text)
+
+
+def translate_parts(app: Sphinx, doctree: nodes.document) -> None:
+    """Translate the titles of the book's parts, which Sphinx extracts but does not apply."""
+    spoken = language(app.config.language)
+    if spoken is ENGLISH:
+        return
+    for toctree in doctree.findall(addnodes.toctree):
+        if caption := toctree.get("caption"):
+            texts = words(Path(app.srcdir), spoken, app.env.docname)
+            toctree["caption"] = texts.get(caption, caption)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the handlers; 900 is after Sphinx and the other extensions have set theirs."""
+    app.connect("config-inited", prepare, priority=900)
+    app.connect("doctree-read", translate_parts)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,85 @@
+"""Sphinx extension: on every page the way to the other languages, for readers and for browsers."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.locale import _
+
+from book import catalogues
+from book.facts import ROOT, addresses
+from book.languages import ENGLISH, LANGUAGES, Language, language
+from book.originals import Original
+
+DESCRIPTION = 160  # characters that search engines show
+
+
+def links(pagename: str, spoken: Language) -> list[tuple[Language, str]]:
+    """The same page in every language, relative to this one, so that it needs no server."""
+    up = "../" * (f"{spoken.path}{pagename}".count("/"))
+    return [(each, f"{up}{each.path}{pagename}.html") for each in LANGUAGES]
+
+
+def description(tree: nodes.document) -> str:
+    """The beginning of a page's first paragraph."""
+    text = " ".join(next(iter(tree.findall(nodes.paragraph))).astext().split())
+    return text if len(text) <= DESCRIPTION else text[: DESCRIPTION - 1].rstrip() + "…"
+
+
+def head(site: str, pagename: str, tree: nodes.document | None) -> str:
+    """Elements for the page's head: what it is about, and its address in each language."""
+    tags = [
+        f'<link rel="alternate" hreflang="{tag}" href="{site}/{each.path}{pagename}.html">'
+        for each in LANGUAGES
+        for tag in ([each.tag, "x-default"] if each is ENGLISH else [each.tag])
+    ]
+    if tree:
+        tags.append(f'<meta name="description" content="{html.escape(description(tree))}">')
+    return "\n".join(tags)
+
+
+def credit(root: Path, spoken: Language, pagename: str) -> str:
+    """Who translated a page, and when, as its catalogue says."""
+    path = catalogues.folder(root, spoken) / f"{pagename}.po"
+    if spoken is ENGLISH or not path.exists():
+        return ""
+    catalogue = catalogues.read(path, spoken)
+    translator = catalogue.last_translator.partition("<")[0].strip()
+    date = f"{catalogue.revision_date:%Y-%m-%d}"
+    return _("Translation: {translator}, {date}").format(translator=_(translator), date=date)
+
+
+def add_to_page(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Fill in what the templates of the switch and of the credit need."""
+    root = Path(app.srcdir)
+    spoken = language(app.config.language)
+    context |= {
+        "spoken": spoken,
+        "language_links": links(pagename, spoken),
+        "has_originals": bool(tree) and any(tree.findall(Original)),
+        "credit": credit(root, spoken, pagename),
+    }
+    site = addresses(root / "_config.yml").site
+    context["metatags"] = f"{context.get('metatags', '')}\n{head(site, pagename, tree)}"
+
+
+def add_own_files(app: Sphinx, config: Config) -> None:
+    """Let Sphinx find the templates, the style and the script, wherever the book is."""
+    config.templates_path.append(str(ROOT / "book" / "templates"))
+    config.html_static_path.append(str(ROOT / "book" / "static"))
+    app.add_css_file("languages.css")
+    app.add_js_file("languages.js")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the handlers."""
+    app.connect("config-inited", add_own_files)
+    app.connect("html-page-context", add_to_page)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
