@@ -33,7 +33,7 @@ var Stemmer = function () {
     if (stopwords.includes(stem)) return stem;
     for (const shorten of bookSearch.endings) {
       const rule = shorten.find(([ending]) => stem.endsWith(ending));
-      if (rule && stem.length >= rule[0].length + 3)
+      if (rule && [...stem].length >= rule[0].length + 3)
         stem = stem.slice(0, -rule[0].length) + rule[1];
     }
     return stem;
@@ -42,16 +42,24 @@ var Stemmer = function () {
 
 const stemmer = new Stemmer();
 
-/* What a page must have in the index to be found by this text. */
+/* All that the index has of a page with this text. */
 const termsOf = (text) =>
   new Set(splitQuery(text).filter((word) => !stopwords.includes(word)).map(stemmer.stemWord));
+
+/* The same without the characters that stand in a Chinese pair: those say less than the pair. */
+const queryTerms = (text) => {
+  const terms = termsOf(text);
+  if (bookSearch.joint === "")
+    for (const pair of splitPairs(text)) for (const half of pair) terms.delete(half);
+  return terms;
+};
 
 /* Sphinx's own would highlight every half of a Chinese compound. */
 Search._parseQuery = (query) => {
   const written = query.normalize("NFC").toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? [];
   if (SPHINX_HIGHLIGHT_ENABLED)
     localStorage.setItem("sphinx_highlight_terms", written.join(" "));
-  return [query, termsOf(query), new Set(), new Set(written), new Set(splitWords(query))];
+  return [query, queryTerms(query), new Set(), new Set(written), new Set(splitWords(query))];
 };
 
 /* The entries of an index that match a term: itself, or else the longer ones that hold it. */
@@ -93,7 +101,7 @@ const titleResults = (terms, words) =>
     if (!words.every((word) => inTitle.has(word))) return [];
     const common = [...terms].filter((term) => inTitle.has(term)).length;
     const score = (Scorer.title * common) / terms.size;
-    const share = common / inTitle.size;
+    const share = common / queryTerms(title).size;
     return places.flatMap(([page, id]) => {
       if (id === null) return [result(page, title, "", score + 1 + share)];
       const name = `${Search._index.titles[page]} > ${title}`;
