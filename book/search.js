@@ -103,9 +103,9 @@ const titleResults = (terms, words) =>
     const score = (Scorer.title * common) / terms.size;
     const share = common / queryTerms(title).size;
     return places.flatMap(([page, id]) => {
-      if (id === null) return [result(page, title, "", score + 1 + share)];
-      const name = `${Search._index.titles[page]} > ${title}`;
-      return share < 0.5 ? [] : [result(page, name, `#${id}`, score * share)];
+      const name = Search._index.titles[page]; // with its number
+      if (id === null) return [result(page, name, "", score + 1 + share)];
+      return share < 0.5 ? [] : [result(page, `${name} > ${title}`, `#${id}`, score * share)];
     });
   });
 
