@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from book.languages import ENGLISH, Language
+
 ROOT = Path(__file__).resolve().parent.parent
 INSTALL_D2L = re.compile(r"pip install (--no-deps d2l==\S+)")
 
@@ -25,9 +27,9 @@ class Addresses:
         """The repository as `owner/name`."""
         return self.repository.removeprefix("https://github.com/")
 
-    def page(self, docname: str) -> str:
+    def page(self, docname: str, language: Language = ENGLISH) -> str:
         """The address of a page on the published site."""
-        return f"{self.site}/{docname}.html"
+        return f"{self.site}/{language.path}{docname}.html"
 
     def image(self, path: str) -> str:
         """An address at which GitHub, Colab and Jupyter all show an image of the repository.

@@ -6,6 +6,7 @@ import json
 
 from babel.messages.extract import extract_from_dir
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.locale import _
 
 from book.catalogues import Source
@@ -66,16 +67,17 @@ def script() -> str:
     copy = {name: _(text) for name, text in COPY.items()}
     return (
         f"Documentation.addTranslations({json.dumps(search, ensure_ascii=False)});\n"
-        f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};"
+        f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};\n"
+        "[iconCopy, iconCheck] = [iconCopy, iconCheck].map((icon) => icon.replace(/<title>.*?<.title>/, ''));"
     )
 
 
-def add_script(app: Sphinx) -> None:
+def add_script(app: Sphinx, config: Config) -> None:
     """Put the words after the scripts that use them."""
     app.add_js_file(None, body=script(), priority=900)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the handler."""
-    app.connect("builder-inited", add_script)
+    """Connect the handler; 950 is after book/translated.py has set the language's words."""
+    app.connect("config-inited", add_script, priority=950)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.locale import admonitionlabels
+from sphinx.locale import _, admonitionlabels
 from sphinx.util import logging
 
 from book.facts import addresses
+from book.languages import language
+from book.translated import FIGURES
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class MarkdownWriter:
 
     def __init__(self, app: Sphinx, docname: str) -> None:
         self.where = addresses(Path(app.srcdir, "_config.yml"))
+        self.language = language(app.config.language)
         self.docname = docname
         self.formats: dict[str, str] = app.config.numfig_format
         self.suffix: str = app.config.html_secnumber_suffix
@@ -116,6 +119,14 @@ class MarkdownWriter:
 
     def block_transition(self, node: nodes.Element) -> list[str]:
         return ["---"]
+
+    def block_Original(self, node: nodes.Element) -> list[str]:
+        # Notebooks show the English only where the translation is of an older one.
+        hint = _("The English has changed since this was translated")
+        return self.details(hint, [self.inline(node.children)]) if node["state"] == "stale" else []
+
+    def inline_Original(self, node: nodes.Element) -> str:
+        return ""
 
     def block_raw(self, node: nodes.Element) -> list[str]:
         # The only scripts are those that Jupyter Book's thebe extension adds to every page.
@@ -215,7 +226,7 @@ class MarkdownWriter:
         return [f"<details>\n<summary>{title}</summary>", *body, "</details>"]
 
     def block_citation(self, node: nodes.Element) -> list[str]:
-        _, *rest = node.children
+        label, *rest = node.children
         return ["- " + " ".join(self.blocks(rest))]
 
     # Inline nodes: one string.
@@ -266,12 +277,14 @@ class MarkdownWriter:
         return node.astext() if "html" in node["format"].split() else ""
 
     def inline_image(self, node: nodes.Element) -> str:
-        uri = node["uri"] if "://" in node["uri"] else self.where.image(node["uri"])
+        uri = node["uri"]
+        if "://" not in uri:
+            uri = self.where.image(uri.replace(FIGURES, "notebooks"))
         return f"![{escape(node.get('alt', ''))}]({uri})"
 
     def inline_reference(self, node: nodes.Element) -> str:
         if "refid" in node:
-            address = f"{self.where.page(self.docname)}#{node['refid']}"
+            address = f"{self.where.page(self.docname, self.language)}#{node['refid']}"
         else:
             address = node["refuri"]
         return f"[{self.inline(node.children)}]({address})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,9 @@ from sphinx.config import Config
 
 from book.execution import SOURCE
 from book.facts import ROOT, addresses, d2l_requirement
+from book.languages import language
 from book.markdown import MarkdownWriter
+from book.translated import FIGURES
 
 INSTALL = """\
 # Colab and Studio Lab lack the book's packages; where they are installed, nothing happens here.
@@ -118,12 +121,17 @@ class NotebookBuilder(Builder):
     def init(self) -> None:
         self.supported_image_types = ["image/svg+xml", "image/png"]
         self.where = addresses(Path(self.app.srcdir, "_config.yml"))
+        self.language = language(self.config.language)
         self.cache = get_cache(self.config.nb_execution_cache_path)
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         self.metadata = {
             "accelerator": "GPU",
             "colab": {"gpuType": "T4", "provenance": []},
-            "d2l_mgpu": {"data": os.environ[SOURCE], "version": project["version"]},
+            "d2l_mgpu": {
+                "data": os.environ[SOURCE],
+                "language": self.language.tag,
+                "version": project["version"],
+            },
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
         }
@@ -132,7 +140,7 @@ class NotebookBuilder(Builder):
         return sorted(name for name in self.env.all_docs if "kernelspec" in self.env.metadata[name])
 
     def get_target_uri(self, docname: str, typ: str | None = None) -> str:
-        return self.where.page(docname)
+        return self.where.page(docname, self.language)
 
     def get_relative_uri(self, from_: str, to: str, typ: str | None = None) -> str:
         return self.get_target_uri(to)
@@ -140,6 +148,14 @@ class NotebookBuilder(Builder):
     def prepare_writing(self, docnames: set[str]) -> None:
         for old in Path(self.outdir).glob("*.ipynb"):
             old.unlink()
+
+    def copy_assets(self) -> None:
+        """Put the drawings of a translation beside its notebooks; English ones are in chapters."""
+        for uri in self.env.images:
+            if uri.startswith(FIGURES):
+                target = Path(self.outdir, "img", Path(uri).name)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copy(Path(self.srcdir, uri), target)
 
     def executed(self, docname: str) -> list[Any]:
         """The cells of a chapter with the outputs that the cache holds."""

@@ -27,7 +27,7 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
     translators.clear()  # else the words of the language that was built before would come first
     kind = "catalogues" if builder == "catalogues" else language.folder
     doctrees = root / "_build" / ".doctrees" / kind
-    out = root / "_build" / builder / language.path
+    out = root / "_build" / builder / (language.path if builder == "html" else kind)
     result = build_sphinx(
         root,
         out,
@@ -66,9 +66,7 @@ def write_notebooks(root: Path) -> None:
         built = build(root, "notebooks", language)
         target = root / "notebooks" / language.folder
         shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        for notebook in sorted(built.glob("*.ipynb")):
-            shutil.copy(notebook, target)
+        shutil.copytree(built, target)
 
 
 def write_catalogues(root: Path) -> None:

@@ -72,7 +72,7 @@ def add_to_page(
 
 def add_own_files(app: Sphinx, config: Config) -> None:
     """Let Sphinx find the templates, the style and the script, wherever the book is."""
-    config.templates_path.append(str(ROOT / "book" / "templates"))
+    config.templates_path.insert(0, str(ROOT / "book" / "templates"))
     config.html_static_path.append(str(ROOT / "book" / "static"))
     app.add_css_file("languages.css")
     app.add_js_file("languages.js")

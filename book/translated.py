@@ -20,7 +20,7 @@ from book.interface import BUTTONS
 from book.languages import ENGLISH, Language, language
 
 LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
-FIGURES = "_build/figures"  # and the drawings
+FIGURES = "_build/figures"  # and the drawings, which go into notebooks/ under the same names
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -50,7 +50,7 @@ def write_figures(root: Path, spoken: Language) -> None:
     """Write the drawings with their words in a language."""
     messages = words(root, spoken, "figures")
     for path in sorted((root / "chapters" / "img").glob("*.svg")):
-        target = root / FIGURES / spoken.folder / path.name
+        target = root / FIGURES / spoken.folder / "img" / path.name
         write_if_changed(target, figures.translated(path, spoken.tag, messages))
 
 
@@ -79,7 +79,7 @@ def prepare(app: Sphinx, config: Config) -> None:
         settings: dict[str, Any] = {
             "locale_dirs": [LOCALES],
             "gettext_compact": False,
-            "figure_language_filename": f"/{FIGURES}/{spoken.folder}/{{basename}}{{ext}}",
+            "figure_language_filename": f"/{FIGURES}/{spoken.folder}/img/{{basename}}{{ext}}",
             "html_baseurl": f"{config.html_baseurl}{spoken.path}",
             "project": title,
             "html_title": title,

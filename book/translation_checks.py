@@ -25,7 +25,7 @@ NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")
 MARKUP = re.compile(r"[*`$\[\]]|\{\w+\}`")
-ENGLISH_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+ENGLISH_WORD = re.compile(r"(?<!\w)[A-Za-z][A-Za-z'-]*(?!\w)")
 COPIED = 4  # words: a longer run of the English must not be left in a translation
 DECIMAL_COMMA = {"pt_BR", "vi"}
 
