@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from book.languages import ENGLISH, Language
+from book.translation.languages import ENGLISH, Language
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALL_D2L = re.compile(r"pip install (--no-deps d2l==\S+)")

@@ -16,8 +16,8 @@ from sphinx.locale import _, admonitionlabels
 from sphinx.util import logging
 
 from book.facts import addresses
-from book.languages import language
-from book.translated import FIGURES
+from book.translation.languages import language
+from book.translation.settings import FIGURES
 
 logger = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class MarkdownWriter:
         return [f"<details>\n<summary>{title}</summary>", *body, "</details>"]
 
     def block_citation(self, node: nodes.Element) -> list[str]:
-        label, *rest = node.children
+        _label, *rest = node.children
         return ["- " + " ".join(self.blocks(rest))]
 
     # Inline nodes: one string.

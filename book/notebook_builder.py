@@ -25,9 +25,9 @@ from sphinx.config import Config
 
 from book.execution import SOURCE
 from book.facts import ROOT, addresses, d2l_requirement
-from book.languages import language
 from book.markdown import MarkdownWriter
-from book.translated import FIGURES
+from book.translation.languages import language
+from book.translation.settings import FIGURES
 
 INSTALL = """\
 # Colab and Studio Lab lack the book's packages; where they are installed, nothing happens here.

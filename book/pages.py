@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.locale import _
 
 from book.facts import Addresses, addresses
-from book.languages import ENGLISH, Language, language
+from book.translation.languages import ENGLISH, Language, language
 
 ROOT_PAGE = """<!DOCTYPE html>
 <html lang="{language}">

@@ -16,7 +16,7 @@ from jupyter_book.sphinx import build_sphinx
 from sphinx.locale import translators
 
 from book.facts import ROOT
-from book.languages import ENGLISH, LANGUAGES, Language
+from book.translation.languages import ENGLISH, LANGUAGES, Language
 
 
 def build(root: Path, builder: str, language: Language = ENGLISH, **settings: Any) -> Path:

@@ -17,7 +17,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page
 
-from book.search import FoldedSearch, SearchChinese, SearchPortuguese, SearchVietnamese, fold
+from book.translation.search import (
+    FoldedSearch,
+    SearchChinese,
+    SearchPortuguese,
+    SearchVietnamese,
+    fold,
+)
 from tests.conftest import ROOT
 
 PAGES = ROOT / "tests" / "fixtures" / "search"

@@ -15,10 +15,10 @@ from sphinx.locale import _
 from sphinx.transforms import SphinxTransform
 from sphinx.writers.html5 import HTML5Translator
 
-from book import catalogues
-from book.catalogue_builder import translatable
-from book.catalogues import State
-from book.languages import ENGLISH, language
+from book.translation import catalogues
+from book.translation.catalogue_builder import translatable
+from book.translation.catalogues import State
+from book.translation.languages import ENGLISH, language
 
 # What may stand behind a block. Elsewhere (in the title of a table) the English goes inside it.
 SIBLINGS = nodes.paragraph | nodes.title | nodes.caption | nodes.rubric
@@ -84,8 +84,7 @@ def visit_original(writer: HTML5Translator, node: Original) -> None:
     if node["state"] == "stale":
         hint = _("The English has changed since this was translated")
         writer.body.append(
-            f'<details class="original stale-original"><summary>{hint}</summary>'
-            '<div lang="en">'
+            f'<details class="original stale-original"><summary>{hint}</summary><div lang="en">'
         )
     else:
         writer.body.append('<div class="original" lang="en">')

@@ -12,9 +12,9 @@ from sphinx.builders import Builder
 from sphinx.util import logging
 from sphinx.util.nodes import extract_messages
 
-from book import catalogues, figures, interface
-from book.catalogues import Source
-from book.languages import TRANSLATIONS
+from book.translation import catalogues, figures, interface
+from book.translation.catalogues import Source
+from book.translation.languages import TRANSLATIONS
 
 logger = logging.getLogger(__name__)
 

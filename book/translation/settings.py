@@ -15,9 +15,9 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _, translators
 
-from book import catalogues, figures
-from book.interface import BUTTONS
-from book.languages import ENGLISH, Language, language
+from book.translation import catalogues, figures
+from book.translation.interface import BUTTONS
+from book.translation.languages import ENGLISH, Language, language
 
 LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
 FIGURES = "_build/figures"  # and the drawings, which go into notebooks/ under the same names

@@ -11,11 +11,12 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _
 
-from book import catalogues
-from book.facts import ROOT, addresses
-from book.languages import ENGLISH, LANGUAGES, Language, language
-from book.originals import Original
+from book.facts import addresses
+from book.translation import catalogues
+from book.translation.languages import ENGLISH, LANGUAGES, Language, language
+from book.translation.originals import Original
 
+HERE = Path(__file__).parent
 DESCRIPTION = 160  # characters that search engines show
 
 
@@ -72,8 +73,8 @@ def add_to_page(
 
 def add_own_files(app: Sphinx, config: Config) -> None:
     """Let Sphinx find the templates, the style and the script, wherever the book is."""
-    config.templates_path.insert(0, str(ROOT / "book" / "templates"))
-    config.html_static_path.append(str(ROOT / "book" / "static"))
+    config.templates_path.insert(0, str(HERE / "templates"))
+    config.html_static_path.append(str(HERE / "static"))
     app.add_css_file("languages.css")
     app.add_js_file("languages.js")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from book.facts import addresses
-from book.interface import NOT_FOUND
-from book.languages import ENGLISH, LANGUAGES, language
-from book.translated import words
+from book.translation.interface import NOT_FOUND
+from book.translation.languages import ENGLISH, LANGUAGES, language
+from book.translation.settings import words
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">

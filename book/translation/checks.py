@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
 from book.facts import ROOT
-from book.languages import Language
+from book.translation.languages import Language
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")

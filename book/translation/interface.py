@@ -9,8 +9,8 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _
 
-from book.catalogues import Source
 from book.facts import ROOT
+from book.translation.catalogues import Source
 
 CODE = [("**.py", "python"), ("**.html", "jinja2")]
 THEME = (
@@ -34,9 +34,8 @@ SEARCH = (
     *("Search Results", "Searching", "Preparing search...", "Hide Search Matches", ", in "),
     "Your search did not match any documents. Please make sure that all words are spelled "
     "correctly and that you've selected enough categories.",
+    "Search finished, found ${resultCount} page(s) matching the search query.",
 )
-FOUND_ONE = "Search finished, found one page matching the search query."
-FOUND_MANY = "Search finished, found ${resultCount} pages matching the search query."
 COPY = {
     "copy": "Copy",
     "copy_to_clipboard": "Copy to clipboard",
@@ -56,19 +55,21 @@ def sources() -> list[Source]:
     """The words of the interface, in English."""
     found = extract_from_dir(ROOT / "book", CODE, keywords={"_": None})
     ours = [Source(text, name) for name, _, text, *_ in found if isinstance(text, str)]
-    theirs = (*THEME, *SEARCH, *NOT_FOUND, FOUND_ONE, FOUND_MANY, *COPY.values(), *BUTTONS.values())
+    theirs = (*THEME, *SEARCH, *NOT_FOUND, *COPY.values(), *BUTTONS.values())
     return [*ours, *(Source(text, "theme") for text in theirs)]
 
 
 def script() -> str:
     """JavaScript that gives the search and the copy buttons their words."""
-    messages = {text: _(text) for text in SEARCH} | {FOUND_ONE: [_(FOUND_ONE), _(FOUND_MANY)]}
-    search = {"messages": messages, "locale": "", "plural_expr": "+(n != 1)"}
+    search = {"messages": {text: _(text) for text in SEARCH}, "locale": "", "plural_expr": "0"}
     copy = {name: _(text) for name, text in COPY.items()}
-    return (
-        f"Documentation.addTranslations({json.dumps(search, ensure_ascii=False)});\n"
-        f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};\n"
-        "[iconCopy, iconCheck] = [iconCopy, iconCheck].map((icon) => icon.replace(/<title>.*?<.title>/, ''));"
+    return "\n".join(
+        [
+            f"Documentation.addTranslations({json.dumps(search, ensure_ascii=False)});",
+            f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};",
+            "iconCopy = iconCopy.replace(/<title>.*?<.title>/, '');",
+            "iconCheck = iconCheck.replace(/<title>.*?<.title>/, '');",
+        ]
     )
 
 
@@ -78,6 +79,6 @@ def add_script(app: Sphinx, config: Config) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the handler; 950 is after book/translated.py has set the language's words."""
+    """Connect the handler; 950 is after book/translation/settings.py has set the language's words."""
     app.connect("config-inited", add_script, priority=950)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,7 +19,7 @@ from typing import Literal
 from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po, write_po
 
-from book.languages import Language
+from book.translation.languages import Language
 
 State = Literal["translated", "stale", "missing"]
 ALIKE = 0.4  # share of words that a paragraph and its former text have in common, at least
@@ -133,15 +133,16 @@ def merged(
     new = new_catalogue(language)
     new.header_comment, new.mime_headers = old.header_comment, old.mime_headers
     for text, kinds in notes.items():
+        found: Message | None
         if text in own and not from_elsewhere(own[text], notes):
-            found, changed = own[text], False
-        elif text in restored or text in elsewhere:
-            found, changed = restored.get(text) or elsewhere[text], False
+            found, stale = own[text], own[text].fuzzy
+        elif found := restored.get(text) or elsewhere.get(text):
+            stale = False
         else:
-            found, changed = own.get(former.get(text, "")), True
+            found, stale = own.get(former.get(text, "")), True
         message = new.add(text, found.string if found else "", auto_comments=kinds)
-        if found and (changed or (found.fuzzy and found.id == text)):
-            message.previous_id = found.previous_id or [found.id]
+        if found and stale:
+            message.previous_id = found.previous_id or [str(found.id)]
             message.flags.add("fuzzy")
         # Babel takes {ref} for a placeholder of Python's format().
         message.flags -= {"python-format", "python-brace-format"}
@@ -150,11 +151,11 @@ def merged(
 
 def from_elsewhere(message: Message, present: Iterable[str]) -> bool:
     """Whether a fuzzy translation is a guess from another paragraph, one that is still there."""
-    return message.fuzzy and message.previous_id and message.previous_id[0] in present
+    return message.fuzzy and bool(set(message.previous_id) & set(present))
 
 
 def for_sphinx(language: Language, catalogue: Catalog) -> Catalog:
-    """What the pages show: all translations, the stale ones too, which book/translated.py marks."""
+    """What the pages show: also the stale translations, which originals.py marks."""
     shown = new_catalogue(language)
     shown.header_comment, shown.mime_headers = catalogue.header_comment, catalogue.mime_headers
     for message in messages(catalogue):

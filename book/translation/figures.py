@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from book.catalogues import Source
+from book.translation.catalogues import Source
 
 SVG = "{http://www.w3.org/2000/svg}"
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -14,13 +14,13 @@ UNTRANSLATED = {"badge", "big", "code", "huge", "num", "val"}  # classes of code
 ElementTree.register_namespace("", SVG.strip("{}"))
 
 
-def words(drawing: ElementTree.ElementTree) -> Iterator[ElementTree.Element]:
+def words(drawing: ElementTree.Element) -> Iterator[ElementTree.Element]:
     """The elements of a drawing that hold words: its title, its description, its labels."""
     for element in drawing.iter():
         classes = set(element.get("class", "").split())
-        if element.tag in {f"{SVG}title", f"{SVG}desc"}:
-            yield element
-        elif element.tag == f"{SVG}text" and not classes & UNTRANSLATED:
+        if element.tag in {f"{SVG}title", f"{SVG}desc"} or (
+            element.tag == f"{SVG}text" and not classes & UNTRANSLATED
+        ):
             yield element
 
 
@@ -29,14 +29,14 @@ def sources(folder: Path) -> list[Source]:
     return [
         Source(element.text or "", f"{path.name}: {element.tag.removeprefix(SVG)}")
         for path in sorted(folder.glob("*.svg"))
-        for element in words(ElementTree.parse(path))
+        for element in words(ElementTree.parse(path).getroot())
     ]
 
 
 def translated(path: Path, tag: str, messages: dict[str, str]) -> str:
     """A drawing with its words in another language; English where a word has no translation."""
-    drawing = ElementTree.parse(path)
+    drawing = ElementTree.parse(path).getroot()
     for element in words(drawing):
         element.text = messages.get(element.text or "", element.text)
-    drawing.getroot().set(XML_LANG, tag)
-    return ElementTree.tostring(drawing.getroot(), encoding="unicode") + "\n"
+    drawing.set(XML_LANG, tag)
+    return ElementTree.tostring(drawing, encoding="unicode") + "\n"

@@ -12,9 +12,9 @@ from sphinx.application import Sphinx
 from sphinx.locale import _
 from sphinx.util.docutils import SphinxDirective
 
-from book import catalogues
-from book.languages import TRANSLATIONS, Language
-from book.translation_checks import content
+from book.translation import catalogues
+from book.translation.checks import content
+from book.translation.languages import TRANSLATIONS, Language
 
 
 def columns() -> list[str]:
@@ -52,7 +52,9 @@ class TranslationStatus(SphinxDirective):
             self.env.note_dependency(path)
             label = self.page(name) if name in pages else nodes.Text(labels[name])
             rows.append(row([label, *counts(catalogues.read(path, language))]))
-        group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for cell in columns()), cols=len(rows[0]))
+        group = nodes.tgroup(
+            "", *(nodes.colspec(colwidth=1) for cell in columns()), cols=len(rows[0])
+        )
         group += [nodes.thead("", rows[0]), nodes.tbody("", *rows[1:])]
         return nodes.table("", group, classes=["translation-status"])
 
