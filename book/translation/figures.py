@@ -17,10 +17,12 @@ ElementTree.register_namespace("", SVG.strip("{}"))
 def words(drawing: ElementTree.Element) -> Iterator[ElementTree.Element]:
     """The elements of a drawing that hold words: its title, its description, its labels."""
     for element in drawing.iter():
+        is_label = element.tag == f"{SVG}text"
         classes = set(element.get("class", "").split())
-        if element.tag in {f"{SVG}title", f"{SVG}desc"} or (
-            element.tag == f"{SVG}text" and not classes & UNTRANSLATED
-        ):
+        if (is_label and not classes & UNTRANSLATED) or element.tag in {
+            f"{SVG}title",
+            f"{SVG}desc",
+        }:
             yield element
 
 

@@ -79,6 +79,6 @@ def add_script(app: Sphinx, config: Config) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the handler; 950 is after book/translation/settings.py has set the language's words."""
+    """Connect the handler; 950 is after settings.py has set the language's words."""
     app.connect("config-inited", add_script, priority=950)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -22,7 +22,8 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>404</title>
 <style>
-body {{ max-width: 40rem; margin: 4rem auto; padding: 0 1rem; font: 1.1rem/1.6 system-ui, sans-serif; }}
+body {{ max-width: 40rem; margin: 4rem auto; padding: 0 1rem; }}
+body {{ font: 1.1rem/1.6 system-ui, sans-serif; }}
 :root {{ color-scheme: light dark; }}
 </style>
 <main>

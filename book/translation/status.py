@@ -49,12 +49,11 @@ class TranslationStatus(SphinxDirective):
         rows = [row(columns())]
         for name in [*sorted(pages, key=order.index), *labels]:
             path = folder / f"{name}.po"
-            self.env.note_dependency(path)
+            self.env.note_dependency(str(path))
             label = self.page(name) if name in pages else nodes.Text(labels[name])
             rows.append(row([label, *counts(catalogues.read(path, language))]))
-        group = nodes.tgroup(
-            "", *(nodes.colspec(colwidth=1) for cell in columns()), cols=len(rows[0])
-        )
+        group = nodes.tgroup(cols=len(rows[0]))
+        group += [nodes.colspec(colwidth=1) for cell in rows[0]]
         group += [nodes.thead("", rows[0]), nodes.tbody("", *rows[1:])]
         return nodes.table("", group, classes=["translation-status"])
 

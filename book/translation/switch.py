@@ -64,7 +64,7 @@ def add_to_page(
     context |= {
         "spoken": spoken,
         "language_links": links(pagename, spoken),
-        "has_originals": bool(tree) and any(tree.findall(Original)),
+        "has_originals": tree is not None and any(tree.findall(Original)),
         "credit": credit(root, spoken, pagename),
     }
     site = addresses(root / "_config.yml").site
