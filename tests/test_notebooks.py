@@ -18,6 +18,7 @@ import nbformat
 import pytest
 
 from book.facts import addresses
+from book.translation.languages import TRANSLATIONS, Language
 from tests.conftest import ROOT, run_book
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
@@ -38,7 +39,19 @@ def markdown(path: Path) -> str:
     return re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|(?<!\\)\$[^$]*\$", "", text, flags=re.DOTALL)
 
 
+def stem(path: Path) -> str:
+    return path.stem
+
+
+def code_cells(path: Path) -> list[Any]:
+    """The code cells of a notebook with their tags, their outputs and their ids."""
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
 def without_outputs(path: Path) -> str:
+    """A notebook without its outputs; a drawing as it is."""
+    if path.suffix == ".svg":
+        return path.read_text(encoding="utf-8")
     notebook = json.loads(path.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         cell.pop("outputs", None)
@@ -55,11 +68,31 @@ def run_nbval(path: Path, **environment: str) -> subprocess.CompletedProcess[str
 def test_the_notebooks_are_what_the_chapters_make() -> None:
     result = run_book("notebooks", ROOT, D2L_MGPU_SOURCE="generated")
     assert result.returncode == 0, result.stdout
-    made = {path.name: without_outputs(path) for path in ROOT.glob("_build/notebooks/*.ipynb")}
-    committed = {path.name: without_outputs(path) for path in ROOT.glob("notebooks/en/*.ipynb")}
+    made, committed = (
+        {
+            path.relative_to(folder).as_posix(): without_outputs(path)
+            for path in folder.glob("*/**/*")
+            if path.suffix in (".ipynb", ".svg")
+        }
+        for folder in (ROOT / "_build" / "notebooks", ROOT / "notebooks")
+    )
     assert made.keys() == committed.keys(), "type: make notebooks"
     for name, text in made.items():
         assert text == committed[name], f"{name} is stale, type: make notebooks"
+
+
+@pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
+def test_code_and_outputs_are_the_same_in_every_language(spoken: Language) -> None:
+    for english in (ROOT / "notebooks" / "en").glob("*.ipynb"):
+        path = ROOT / "notebooks" / spoken.folder / english.name
+        assert code_cells(path) == code_cells(english), path.name
+
+
+def test_a_changed_output_in_one_language_is_noticed(tmp_path: Path) -> None:
+    source = ROOT / "notebooks" / "vi" / "index.ipynb"
+    copy = tmp_path / "index.ipynb"
+    copy.write_text(source.read_text(encoding="utf-8").replace("same bits: True", "same bits: no"))
+    assert code_cells(copy) != code_cells(source)
 
 
 @each_notebook
@@ -71,6 +104,16 @@ def test_a_notebook_opens_with_a_gpu_in_colab_and_installs_first(path: Path) -> 
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.metadata.d2l_mgpu.data == "generated"
     assert f"git+{WHERE.repository}" in notebook.cells[0].source
+
+
+@pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
+def test_links_to_pages_and_figures_stay_in_the_language(spoken: Language) -> None:
+    for path in (ROOT / "notebooks" / spoken.folder).glob("*.ipynb"):
+        for target in re.findall(r"\]\(([^)\s]+)\)", markdown(path)):
+            if target.startswith(WHERE.site):
+                assert target.startswith(f"{WHERE.site}/{spoken.path}"), target
+            if target.startswith(WHERE.image("")):
+                assert target.startswith(WHERE.image(f"notebooks/{spoken.folder}/img/")), target
 
 
 @each_notebook
@@ -89,6 +132,8 @@ def test_links_and_images_are_files_of_the_repository(path: Path) -> None:
             assert (ROOT / target.removeprefix(raw).partition("?")[0]).is_file(), target
         elif target.startswith(WHERE.site + "/"):
             page = target.removeprefix(WHERE.site + "/").partition("#")[0]
+            for spoken in TRANSLATIONS:
+                page = page.removeprefix(spoken.path)
             assert (ROOT / page).with_suffix(".md").is_file(), target
         else:
             assert target.startswith("https://"), target
@@ -121,7 +166,7 @@ def test_few_outputs_are_ignored_and_each_with_a_reason() -> None:
 
 def test_nbval_pins_the_recorded_data_and_accepts_what_was_stored(tiny_book: Path) -> None:
     for chapter in ("first", "second"):
-        path = tiny_book / f"_build/notebooks/{chapter}.ipynb"
+        path = tiny_book / f"_build/notebooks/en/{chapter}.ipynb"
         result = run_nbval(path, D2L_MGPU_SOURCE="real")
         assert result.returncode == 0, result.stdout
 
@@ -137,7 +182,7 @@ def test_nbval_pins_the_recorded_data_and_accepts_what_was_stored(tiny_book: Pat
 def test_nbval_compares_strictly_what_is_exact(
     tiny_book: Path, tmp_path: Path, stored: str, other: str, passes: bool
 ) -> None:
-    notebook = nbformat.read(tiny_book / "_build/notebooks/second.ipynb", as_version=4)
+    notebook = nbformat.read(tiny_book / "_build/notebooks/en/second.ipynb", as_version=4)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     (broken,) = [output for output in outputs if stored in output.text]
     broken.text = broken.text.replace(stored, other)
@@ -179,7 +224,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@each_notebook
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.parent.name == "en"], ids=stem)
 def test_a_notebook_runs_alone_with_only_the_wheel_at_hand(
     path: Path, wheel: Path, lone_python: Path, tmp_path: Path
 ) -> None:

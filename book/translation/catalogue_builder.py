@@ -73,9 +73,9 @@ class CatalogueBuilder(Builder):
         for language in TRANSLATIONS:
             folder = catalogues.folder(root, language)
             old = {name: catalogues.read(folder / f"{name}.po", language) for name in self.sources}
-            known = [m for catalogue in old.values() for m in catalogues.messages(catalogue)]
+            known = [message for catalogue in old.values() for message in catalogue]
             for name, sources in self.sources.items():
-                new = catalogues.merged(language, old[name], sources, known)
+                new = catalogues.merged(old[name], sources, known)
                 catalogues.write(folder / f"{name}.po", new)
             catalogues.remove_others(folder, self.sources)
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from functools import cache
-from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
-from babel.messages.catalog import Catalog, Message
-from babel.messages.pofile import read_po, write_po
+import polib
+from polib import POEntry, POFile
 
 from book.translation.languages import Language
 
 State = Literal["translated", "stale", "missing"]
+WIDTH = 100  # columns of a catalogue
 ALIKE = 0.4  # share of words that a paragraph and its former text have in common, at least
 
 
@@ -38,52 +38,44 @@ def folder(root: Path, language: Language) -> Path:
     return root / "locales" / language.code / "LC_MESSAGES"
 
 
-def read(path: Path, language: Language) -> Catalog:
+def read(path: Path, language: Language) -> POFile:
     """A catalogue; an empty one if there is no such file."""
-    if not path.exists():
-        return new_catalogue(language)
-    with path.open("rb") as file:
-        return read_po(file, locale=language.code, abort_invalid=True)
+    return polib.pofile(str(path), wrapwidth=WIDTH) if path.exists() else new_catalogue(language)
 
 
-def write(path: Path, catalogue: Catalog) -> None:
+def write(path: Path, catalogue: POFile) -> None:
     """Write a catalogue, unless that would change nothing."""
-    text = BytesIO()
-    write_po(text, catalogue, width=100, no_location=True, include_previous=True)
-    if not path.exists() or path.read_bytes() != text.getvalue():
+    text = f"{catalogue}\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.getvalue())
+        path.write_text(text, encoding="utf-8")
 
 
-def new_catalogue(language: Language) -> Catalog:
+def new_catalogue(language: Language) -> POFile:
     """An empty catalogue with its header."""
-    now = datetime.now(UTC)
-    return Catalog(
-        locale=language.code,
-        header_comment=f"# {language.name}: CC BY-SA 4.0, like the text of the book.",
-        project="d2l-mgpu",
-        version="1",
-        msgid_bugs_address="https://github.com/d2l-mgpu/d2l-mgpu/issues",
-        creation_date=now,
-        revision_date=now,
-        last_translator="the d2l-mgpu authors",
-        language_team=language.name,
-        fuzzy=False,
-    )
+    catalogue = POFile(wrapwidth=WIDTH)
+    catalogue.header = f"{language.name}: CC BY-SA 4.0, like the text of the book."
+    catalogue.metadata = {
+        "Project-Id-Version": "d2l-mgpu",
+        "Report-Msgid-Bugs-To": "https://github.com/d2l-mgpu/d2l-mgpu/issues",
+        "PO-Revision-Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}+0000",
+        "Last-Translator": "the d2l-mgpu authors",
+        "Language-Team": language.name,
+        "Language": language.code,
+        "MIME-Version": "1.0",
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Transfer-Encoding": "8bit",
+    }
+    return catalogue
 
 
-def messages(catalogue: Catalog) -> list[Message]:
-    """The messages without the header, in the order of the page."""
-    return [message for message in catalogue if message.id]
-
-
-def state(message: Message) -> State:
+def state(message: POEntry) -> State:
     """Whether a message is translated, stale or missing."""
-    if not message.string:
+    if not message.msgstr:
         return "missing"
     if not message.fuzzy:
         return "translated"
-    return "stale" if message.previous_id else "missing"
+    return "stale" if message.previous_msgid else "missing"
 
 
 def former_texts(old: Sequence[str], new: Sequence[str]) -> dict[str, str]:
@@ -112,9 +104,7 @@ def former_texts(old: Sequence[str], new: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def merged(
-    language: Language, old: Catalog, sources: Iterable[Source], known: Iterable[Message] = ()
-) -> Catalog:
+def merged(old: POFile, sources: Iterable[Source], known: Iterable[POEntry] = ()) -> POFile:
     """A catalogue for the present English texts that keeps what the old one knows.
 
     `known` are the messages of all catalogues of the language: a paragraph that moved to another
@@ -124,43 +114,39 @@ def merged(
     for source in sources:
         kinds = notes.setdefault(source.text, [])
         kinds += [source.note] if source.note not in kinds else []
-    own = {str(message.id): message for message in messages(old) if state(message) != "missing"}
-    elsewhere = {str(m.id): m for m in known if state(m) == "translated"}
+    own = {message.msgid: message for message in old if state(message) != "missing"}
+    elsewhere = {message.msgid: message for message in known if state(message) == "translated"}
     # Changed, and then changed back: the translation is current again.
-    restored = {str(m.previous_id[0]): m for m in own.values() if state(m) == "stale"}
-    former = former_texts([str(m.id) for m in messages(old)], [*notes])
+    restored = {m.previous_msgid: m for m in own.values() if state(m) == "stale"}
+    former = former_texts([message.msgid for message in old], [*notes])
 
-    new = new_catalogue(language)
-    new.header_comment, new.mime_headers = old.header_comment, old.mime_headers
+    new = POFile(wrapwidth=WIDTH)
+    new.header, new.metadata = old.header, old.metadata
     for text, kinds in notes.items():
-        found: Message | None
-        if text in own and not from_elsewhere(own[text], notes):
+        message = POEntry(msgid=text, comment="; ".join(kinds))
+        found: POEntry | None
+        if text in own and own[text].previous_msgid not in notes:
             found, stale = own[text], own[text].fuzzy
         elif found := restored.get(text) or elsewhere.get(text):
             stale = False
         else:
             found, stale = own.get(former.get(text, "")), True
-        message = new.add(text, found.string if found else "", auto_comments=kinds)
+        if found:
+            message.msgstr = found.msgstr
         if found and stale:
-            message.previous_id = found.previous_id or [str(found.id)]
-            message.flags.add("fuzzy")
-        # Babel takes {ref} for a placeholder of Python's format().
-        message.flags -= {"python-format", "python-brace-format"}
+            message.previous_msgid = found.previous_msgid or found.msgid
+            message.flags.append("fuzzy")
+        new.append(message)
     return new
 
 
-def from_elsewhere(message: Message, present: Iterable[str]) -> bool:
-    """Whether a fuzzy translation is a guess from another paragraph, one that is still there."""
-    return message.fuzzy and bool(set(message.previous_id) & set(present))
-
-
-def for_sphinx(language: Language, catalogue: Catalog) -> Catalog:
+def for_sphinx(catalogue: POFile) -> POFile:
     """What the pages show: also the stale translations, which originals.py marks."""
-    shown = new_catalogue(language)
-    shown.header_comment, shown.mime_headers = catalogue.header_comment, catalogue.mime_headers
-    for message in messages(catalogue):
+    shown = POFile(wrapwidth=WIDTH)
+    shown.header, shown.metadata = catalogue.header, catalogue.metadata
+    for message in catalogue:
         if state(message) != "missing":
-            shown.add(message.id, message.string)
+            shown.append(POEntry(msgid=message.msgid, msgstr=message.msgstr))
     return shown
 
 
@@ -175,4 +161,4 @@ def remove_others(root: Path, present: Iterable[str]) -> None:
 def english_texts(root: Path, language: Language) -> dict[str, str]:
     """Every translation of a language, and the English that it translates."""
     paths = folder(root, language).glob("chapters/*.po")
-    return {str(m.string): str(m.id) for path in paths for m in messages(read(path, language))}
+    return {m.msgstr: m.msgid for path in paths for m in read(path, language)}

@@ -13,19 +13,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+import py3langid
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
 from book.facts import ROOT
-from book.translation.languages import Language
+from book.translation.languages import LANGUAGES, Language
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
+VERSION = re.compile(r"\d+\.\d+\.\d+|3\.1\d|(?<=BY-SA )4\.0")  # they keep their points
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")
 MARKUP = re.compile(r"[*`$\[\]]|\{\w+\}`")
 ENGLISH_WORD = re.compile(r"(?<!\w)[A-Za-z][A-Za-z'-]*(?!\w)")
+PARAGRAPH = 60  # characters of English: in shorter texts a language cannot be told for sure
 COPIED = 4  # words: a longer run of the English must not be left in a translation
+WORKS = re.compile("Dive into Deep Learning")  # titles that may stand in English
 DECIMAL_COMMA = {"pt_BR", "vi"}
 
 
@@ -75,7 +79,9 @@ def content(text: str) -> Content:
     plain = URL.sub(" ", plain)
     for placeholder in PLACEHOLDER.findall(plain):
         kept[placeholder] += 1
-    for number in NUMBER.findall(plain):
+    for version in VERSION.findall(plain):
+        kept[f"version {version}"] += 1
+    for number in NUMBER.findall(VERSION.sub(" ", plain)):
         kept[number] += 1
     return Content(kept, plain)
 
@@ -90,7 +96,7 @@ def changed_content(english: str, translation: str, language: Language) -> Itera
     for item, count in content(translation).kept.items():
         if item.startswith("]("):
             item = f"]({english_pages().get(item[2:-1], item[2:-1])})"
-        elif NUMBER.fullmatch(item) and language.code in DECIMAL_COMMA and item not in want:
+        elif NUMBER.fullmatch(item) and language.code in DECIMAL_COMMA:
             item = item.translate(str.maketrans(".,", ",."))
         have[item] += count
     for item in (want - have).elements():
@@ -108,12 +114,12 @@ def broken_markup(english: str, translation: str) -> Iterator[str]:
 
 
 def copied_english(english: str, translation: str) -> Iterator[str]:
-    """Runs of English words that were left standing."""
+    """Runs of English words that were left standing; lists of names are none."""
     source = " ".join(ENGLISH_WORD.findall(content(english).words)).lower()
-    words = ENGLISH_WORD.findall(content(translation).words)
+    words = ENGLISH_WORD.findall(WORKS.sub(" ", content(translation).words))
     for i in range(len(words) - COPIED):
         run = " ".join(words[i : i + COPIED + 1])
-        if f" {run.lower()} " in f" {source} ":
+        if f" {run.lower()} " in f" {source} " and not run.istitle():
             yield f"leaves English: {run!r}"
 
 
@@ -153,7 +159,7 @@ def other_terms(english: str, translation: str, language: Language) -> Iterator[
 
     A longer term hides the shorter ones within it, as "gradient descent" does "gradient".
     """
-    source = content(english).words
+    source = WORKS.sub(" ", content(english).words)
     target = content(translation).words
     for term in sorted(glossary(), key=lambda t: -len(t.english)):
         found = re.compile(rf"(?<![\w-]){re.escape(term.english)}s?(?![\w-])", re.IGNORECASE)
@@ -167,6 +173,22 @@ def other_terms(english: str, translation: str, language: Language) -> Iterator[
             yield f"calls {term.english!r} something other than {' or '.join(accepted)}"
 
 
+@cache
+def languages_told_apart() -> None:
+    """Let py3langid choose between the languages of the book only."""
+    py3langid.set_languages([each.folder for each in LANGUAGES])
+
+
+def wrong_language(english: str, translation: str, language: Language) -> Iterator[str]:
+    """A paragraph that is in another language of the book than it should be."""
+    words = content(translation).words
+    if len(content(english).words) > PARAGRAPH:
+        languages_told_apart()
+        found, _ = py3langid.classify(words)
+        if found != language.folder:
+            yield f"reads as {found}: {words[:PARAGRAPH]}..."
+
+
 def problems(english: str, translation: str, language: Language) -> list[str]:
     """Everything that is wrong with a translation, a line each."""
     return [
@@ -174,4 +196,5 @@ def problems(english: str, translation: str, language: Language) -> list[str]:
         *broken_markup(english, translation),
         *copied_english(english, translation),
         *other_terms(english, translation, language),
+        *wrong_language(english, translation, language),
     ]

@@ -45,7 +45,7 @@ class KeepEnglish(SphinxTransform):
             return
         folder = catalogues.folder(Path(self.app.srcdir), spoken)
         catalogue = catalogues.read(folder / f"{self.env.docname}.po", spoken)
-        states = {str(m.id): catalogues.state(m) for m in catalogues.messages(catalogue)}
+        states = {message.msgid: catalogues.state(message) for message in catalogue}
         self.document["english"] = [
             (node, states.get(text, "missing"), node.deepcopy())
             for node, text in translatable(self.document)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gettext
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -33,15 +29,14 @@ def write_if_changed(path: Path, text: str) -> None:
 def words(root: Path, spoken: Language, name: str) -> dict[str, str]:
     """The translations in one catalogue that may be shown, by their English."""
     catalogue = catalogues.read(catalogues.folder(root, spoken) / f"{name}.po", spoken)
-    shown = catalogues.for_sphinx(spoken, catalogue)
-    return {str(message.id): str(message.string) for message in catalogues.messages(shown)}
+    return {message.msgid: message.msgstr for message in catalogues.for_sphinx(catalogue)}
 
 
 def write_pages(root: Path, spoken: Language) -> None:
     """Write the catalogues of the pages as Sphinx reads them: stale translations count."""
     source = catalogues.folder(root, spoken)
     for path in source.glob("chapters/*.po"):
-        shown = catalogues.for_sphinx(spoken, catalogues.read(path, spoken))
+        shown = catalogues.for_sphinx(catalogues.read(path, spoken))
         target = root / LOCALES / spoken.code / "LC_MESSAGES" / path.relative_to(source)
         catalogues.write(target, shown)
 
@@ -56,15 +51,8 @@ def write_figures(root: Path, spoken: Language) -> None:
 
 def speak(messages: dict[str, str]) -> None:
     """Let our words of the interface go before Sphinx's and the theme's own."""
-    catalogue = Catalog()
-    for english, translation in messages.items():
-        catalogue.add(english, translation)
-    compiled = BytesIO()
-    write_mo(compiled, catalogue)
-    compiled.seek(0)
-    ours = vars(gettext.GNUTranslations(compiled))["_catalog"]
     for domain in ("sphinx", "booktheme"):
-        vars(translators["general", domain]).setdefault("_catalog", {}).update(ours)
+        vars(translators["general", domain]).setdefault("_catalog", {}).update(messages)
 
 
 def prepare(app: Sphinx, config: Config) -> None:

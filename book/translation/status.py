@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from babel.messages.catalog import Catalog
 from docutils import nodes
+from polib import POFile
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
@@ -22,13 +22,12 @@ def columns() -> list[str]:
     return [_("Page"), _("Translated"), _("Stale"), _("Missing"), _("Words"), _("Last change")]
 
 
-def counts(catalogue: Catalog) -> list[str]:
+def counts(catalogue: POFile) -> list[str]:
     """How many messages are translated, stale and missing, the English words, and the date."""
-    messages = catalogues.messages(catalogue)
-    states = Counter(catalogues.state(message) for message in messages)
-    words = sum(len(content(str(message.id)).words.split()) for message in messages)
+    states = Counter(catalogues.state(message) for message in catalogue)
+    words = sum(len(content(message.msgid).words.split()) for message in catalogue)
     numbers = [states["translated"], states["stale"], states["missing"], words]
-    return [*map(str, numbers), f"{catalogue.revision_date:%Y-%m-%d}"]
+    return [*map(str, numbers), catalogue.metadata["PO-Revision-Date"][:10]]
 
 
 class TranslationStatus(SphinxDirective):

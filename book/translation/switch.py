@@ -50,8 +50,8 @@ def credit(root: Path, spoken: Language, pagename: str) -> str:
     if spoken is ENGLISH or not path.exists():
         return ""
     catalogue = catalogues.read(path, spoken)
-    translator = catalogue.last_translator.partition("<")[0].strip()
-    date = f"{catalogue.revision_date:%Y-%m-%d}"
+    translator = catalogue.metadata["Last-Translator"].partition("<")[0].strip()
+    date = catalogue.metadata["PO-Revision-Date"][:10]
     return _("Translation: {translator}, {date}").format(translator=_(translator), date=date)
 
 
