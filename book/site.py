@@ -54,10 +54,13 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
 
 def write_site(root: Path) -> None:
     """Build the pages of every language; English, which comes first, executes the chapters."""
+    seconds: list[float] = []
     for language in LANGUAGES:
         start = time.monotonic()
         build(root, "html", language)
-        print(f"{language.name}: {time.monotonic() - start:.0f} s", flush=True)
+        seconds.append(time.monotonic() - start)
+        ratio = f"{sum(seconds) / seconds[0]:.2f} times the English build so far"
+        print(f"{language.name}: {seconds[-1]:.0f} s, {ratio}", flush=True)
 
 
 def write_notebooks(root: Path) -> None:

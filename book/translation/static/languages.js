@@ -10,7 +10,7 @@ root.classList.toggle("bilingual", remembered()); // before the page is drawn, s
 /** The heading of the section that the reader sees first. */
 function currentSection() {
   const headings = document.querySelectorAll("article section[id] > :is(h1, h2, h3, h4)");
-  const limit = window.innerHeight / 3;
+  const limit = window.innerHeight / 2;
   const above = [...headings].filter((heading) => heading.getBoundingClientRect().top < limit);
   return above.length > 1 ? above.at(-1).parentElement.id : "";
 }
