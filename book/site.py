@@ -6,17 +6,19 @@ execution cache, so whatever comes second executes nothing.
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from jupyter_book.sphinx import build_sphinx
-from sphinx.locale import translators
 
 from book.facts import ROOT
-from book.translation.languages import ENGLISH, LANGUAGES, Language
+from book.translation.languages import ENGLISH, TRANSLATIONS, Language
 
 
 def build(root: Path, builder: str, language: Language = ENGLISH, **settings: Any) -> Path:
@@ -24,7 +26,6 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
 
     Every warning is an error. Raises SystemExit when there was one.
     """
-    translators.clear()  # else the words of the language that was built before would come first
     kind = "catalogues" if builder == "catalogues" else language.folder
     doctrees = root / "_build" / ".doctrees" / kind
     out = root / "_build" / builder / (language.path if builder == "html" else kind)
@@ -52,21 +53,31 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
     return out
 
 
+def build_each(root: Path, builder: str) -> Iterator[tuple[Language, Path]]:
+    """Build every language; English, which comes first, executes the chapters.
+
+    Each translation gets a process of its own, because Sphinx keeps words of the first language.
+    """
+    yield ENGLISH, build(root, builder)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+        for language in TRANSLATIONS:
+            yield language, pool.submit(build, root, builder, language).result()
+
+
 def write_site(root: Path) -> None:
-    """Build the pages of every language; English, which comes first, executes the chapters."""
-    seconds: list[float] = []
-    for language in LANGUAGES:
-        start = time.monotonic()
-        build(root, "html", language)
-        seconds.append(time.monotonic() - start)
-        ratio = f"{sum(seconds) / seconds[0]:.2f} times the English build so far"
-        print(f"{language.name}: {seconds[-1]:.0f} s, {ratio}", flush=True)
+    """Build the pages, and say how long each language took."""
+    clock = [time.monotonic()]
+    for language, _ in build_each(root, "html"):
+        clock.append(time.monotonic())
+        ratio = (clock[-1] - clock[0]) / (clock[1] - clock[0])
+        seconds = f"{clock[-1] - clock[-2]:.0f} s, {ratio:.2f} times the English build so far"
+        print(f"{language.name}: {seconds}", flush=True)
 
 
 def write_notebooks(root: Path) -> None:
     """Build the notebooks and put them into `notebooks`, where readers and tests find them."""
-    for language in LANGUAGES:
-        built = build(root, "notebooks", language)
+    for language, built in build_each(root, "notebooks"):
         target = root / "notebooks" / language.folder
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(built, target)

@@ -7,6 +7,7 @@ fuzzy translation from another paragraph; here such a guess counts as missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,9 @@ from book.translation.languages import Language
 
 State = Literal["translated", "stale", "missing"]
 WIDTH = 100  # columns of a catalogue
+LIST = re.compile(
+    r"^(\d*)(?=[.)]\s|(?<!\d)[-+#>]\s)"
+)  # how a list, a heading or a quotation begins
 ALIKE = 0.4  # share of words that a paragraph and its former text have in common, at least
 
 
@@ -141,12 +145,16 @@ def merged(old: POFile, sources: Iterable[Source], known: Iterable[POEntry] = ()
 
 
 def for_sphinx(catalogue: POFile) -> POFile:
-    """What the pages show: also the stale translations, which originals.py marks."""
+    """What the pages show: also the stale translations, which originals.py marks.
+
+    A title such as "14. A package" must not be taken for a list, which Sphinx would ignore.
+    """
     shown = POFile(wrapwidth=WIDTH)
     shown.header, shown.metadata = catalogue.header, catalogue.metadata
     for message in catalogue:
         if state(message) != "missing":
-            shown.append(POEntry(msgid=message.msgid, msgstr=message.msgstr))
+            text = LIST.sub(r"\1\\", message.msgstr)
+            shown.append(POEntry(msgid=message.msgid, msgstr=text))
     return shown
 
 

@@ -21,7 +21,6 @@ THEME = (
     *("Color mode", "Light", "Dark", "System Settings", "Version warning"),
     *("Source repository", "Source repositories", "Repository", "Open issue", "Open an issue"),
     # Numbers, links, boxes
-    *("Fig. %s", "Table %s", "Listing %s", "Section %s"),
     *("Link to this heading", "Link to this image", "Link to this table", "Link to this equation"),
     *("Link to this definition", "Link to this code"),
     *("Note", "Tip", "Warning", "Important", "Hint", "Error", "References"),
@@ -43,6 +42,12 @@ COPY = {
     "copy_failure": "Failed to copy",
 }
 NOT_FOUND = ("Page not found", "There is no page at this address. The book begins here:")
+NUMBERS = {
+    "figure": "Fig. %s",
+    "table": "Table %s",
+    "code-block": "Listing %s",
+    "section": "Section %s",
+}
 BUTTONS = {
     "togglebutton_hint": "Click to show",
     "togglebutton_hint_hide": "Click to hide",
@@ -55,7 +60,7 @@ def sources() -> list[Source]:
     """The words of the interface, in English."""
     found = extract_from_dir(ROOT / "book", CODE, keywords={"_": None})
     ours = [Source(text, name) for name, _, text, *_ in found if isinstance(text, str)]
-    theirs = (*THEME, *SEARCH, *NOT_FOUND, *COPY.values(), *BUTTONS.values())
+    theirs = (*THEME, *SEARCH, *NOT_FOUND, *COPY.values(), *NUMBERS.values(), *BUTTONS.values())
     return [*ours, *(Source(text, "theme") for text in theirs)]
 
 

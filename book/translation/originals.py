@@ -59,6 +59,9 @@ class ShowEnglish(SphinxTransform):
     default_priority = 21
 
     def apply(self, **_: object) -> None:
+        if language(self.config.language) is not ENGLISH:
+            for description in self.document.findall(addnodes.desc):  # docstrings stay English
+                description["classes"].append("language-en")
         for node, state, english in self.document.attributes.pop("english", []):
             if state == "missing":
                 node["classes"] += ["missing", "language-en"]

@@ -12,7 +12,7 @@ from sphinx.config import Config
 from sphinx.locale import _, translators
 
 from book.translation import catalogues, figures
-from book.translation.interface import BUTTONS
+from book.translation.interface import BUTTONS, NUMBERS
 from book.translation.languages import ENGLISH, Language, language
 
 LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
@@ -79,6 +79,7 @@ def prepare(app: Sphinx, config: Config) -> None:
         config["author"] = _(config.author)
     for name, text in BUTTONS.items():
         config[name] = _(text)
+    config["numfig_format"] = {kind: _(text) for kind, text in NUMBERS.items()}
 
 
 def translate_parts(app: Sphinx, doctree: nodes.document) -> None:
