@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from polib import POEntry, POFile
+from sphinx.errors import ExtensionError
 
 from book.translation import catalogues
-from book.translation.catalogues import Source, former_texts, merged, state
+from book.translation.catalogues import Source, state
 from book.translation.languages import TRANSLATIONS
+from book.translation.merge import former_texts, merged
 
 PT = TRANSLATIONS[0]
 FIRST = "Split the batch and send each shard to its device."
@@ -31,7 +34,7 @@ def sources(*texts: str) -> list[Source]:
 def after(old: POFile, *texts: str, known: list[POEntry] | None = None) -> dict[str, POEntry]:
     """The messages of a catalogue after the English has become `texts`."""
     new = merged(old, sources(*texts), known or [])
-    return {message.msgid: message for message in new}
+    return {message.msgid: message for message in catalogues.messages(new)}
 
 
 def test_what_did_not_change_stays_translated_in_the_order_of_the_page() -> None:
@@ -87,6 +90,29 @@ def test_a_fuzzy_message_without_a_former_text_is_missing() -> None:
 def test_a_paragraph_that_moves_to_another_page_takes_its_translation_along() -> None:
     empty = catalogues.new_catalogue(PT)
     assert after(empty, SECOND, known=list(catalogue()))[SECOND].msgstr == "Some os gradientes."
+
+
+def test_a_guess_and_a_draft_keep_their_text_for_the_translator() -> None:
+    old = catalogue()
+    old.find(SECOND).flags.append("fuzzy")
+    old.find(SECOND).tcomment = "Is this the right verb?"
+    message = after(old, FIRST, SECOND)[SECOND]
+    assert (state(message), message.msgstr) == ("missing", "Some os gradientes.")
+    assert message.tcomment == "Is this the right verb?"
+
+
+def test_a_paragraph_that_is_removed_and_returns_is_translated_again() -> None:
+    without = merged(catalogue(), sources(FIRST))
+    assert [message.msgid for message in catalogues.messages(without)] == [FIRST]
+    assert [message.msgid for message in catalogues.for_sphinx(without)] == [FIRST]
+    assert after(without, FIRST, SECOND)[SECOND].msgstr == "Some os gradientes."
+
+
+def test_a_file_that_is_no_catalogue_is_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "page.po"
+    path.write_text('msgid "a"\nmsgstr "it "breaks" here"\n')
+    with pytest.raises(ExtensionError, match=r"page\.po.*line 2"):
+        catalogues.read(path, PT)
 
 
 def test_a_catalogue_survives_its_file(tmp_path: Path) -> None:

@@ -25,11 +25,12 @@ PORTUGUESE = {
         "O {ref}`primeiro capítulo <first>` explica tudo; veja {numref}`fig-towers`."
     ),
     "one": "um",
+    "CPU": "Processador",
+    "Fig. %s": "Figura %s",
     "Numbers": "Números",
     "A second paragraph.": "Um segundo parágrafo.",
     "Two *towers*, with $x_1$.": "Duas *torres*, com $x_1$.",
     "Two boxes side by side": "Duas caixas lado a lado",
-    "bytes": "bytes",
     "Hint": "Dica",
     "Think of **means**.": "Pense em **médias**.",
     "Look at {ref}`first`.": "Veja {ref}`first`.",
@@ -60,6 +61,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changed = chapter.read_text().replace("A second paragraph.", "A second paragraph, changed.")
     chapter.write_text(changed)
     assert run_book("locales", folder).returncode == 0
+    index = folder / "chapters/index.md"
+    index.write_text(index.read_text().replace("- one\n", "- one or more\n"))
     for command in ("html", "notebooks"):
         result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
         assert result.returncode == 0, result.stdout
@@ -104,7 +107,7 @@ def test_everything_of_a_page_is_translated(book: Path) -> None:
     index, first = soup(book, "pt/chapters/index.html"), soup(book, "pt/chapters/first.html")
     assert index.title.get_text(strip=True).startswith("Um livrinho")
     description = index.select_one("meta[name=description]")["content"]
-    assert description.startswith("O primeiro capítulo explica tudo; veja Fig. 1.1")
+    assert description.startswith("O primeiro capítulo explica tudo; veja Figura 1.1")
     assert "Capítulos" in index.select_one("nav.bd-links").get_text()
     assert first.select_one("#numbers > h2").get_text().startswith("1.1. Números")
     assert first.select_one(".admonition-title").get_text(strip=True) == "Dica"
@@ -129,10 +132,26 @@ def test_a_translated_paragraph_carries_its_english(book: Path) -> None:
     ]
 
 
-def test_the_english_names_sections_in_english(book: Path) -> None:
+def test_the_english_names_sections_and_figures_in_english(book: Path) -> None:
     page = soup(book, "pt/chapters/first.html")
     original = paragraph(page, "Veja").find_next_sibling(class_="original")
     assert original.get_text() == "Look at Towers & prices."
+    page = soup(book, "pt/chapters/index.html")
+    assert "veja Figura 1.1" in paragraph(page, "O primeiro").get_text()
+    assert "see Fig. 1.1" in page.select_one(".original a[href*=towers]").parent.get_text()
+
+
+def test_a_tab_has_its_label_in_the_language(book: Path) -> None:
+    labels = soup(book, "pt/chapters/first.html").select(".sd-tab-label")
+    assert labels[0].get_text().strip().startswith("Processador")
+
+
+def test_an_edited_paragraph_is_stale_before_anyone_merged_the_catalogues(book: Path) -> None:
+    page = soup(book, "pt/chapters/index.html")
+    item = page.select_one("article section > ul > li")
+    assert "um" in item.get_text()
+    details = item.find("details")
+    assert details.select_one("[lang=en]").get_text() == "one or more"
 
 
 def test_a_stale_paragraph_is_marked_and_shows_the_new_english_on_demand(book: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,29 @@ def test_links_and_images_are_files_of_the_repository(path: Path) -> None:
             assert (ROOT / page).with_suffix(".md").is_file(), target
         else:
             assert target.startswith("https://"), target
+
+
+@pytest.mark.parametrize(
+    ("planted", "test"),
+    [
+        ("{ref}`sec_data`", test_a_notebook_needs_no_sphinx_to_be_read),
+        ("```{note}", test_a_notebook_needs_no_sphinx_to_be_read),
+        ("[there](nowhere.md)", test_links_and_images_are_files_of_the_repository),
+        (
+            f"[there]({WHERE.site}/vi/nowhere.html)",
+            test_links_and_images_are_files_of_the_repository,
+        ),
+        (f"![a]({WHERE.image('no.svg')})", test_links_and_images_are_files_of_the_repository),
+    ],
+)
+def test_what_a_notebook_must_not_hold_is_found(
+    planted: str, test: Callable[[Path], None], tmp_path: Path
+) -> None:
+    notebook = nbformat.read(NOTEBOOKS[0], as_version=4)
+    notebook.cells.append(nbformat.v4.new_markdown_cell(planted))
+    nbformat.write(notebook, tmp_path / "planted.ipynb")
+    with pytest.raises(AssertionError):
+        test(tmp_path / "planted.ipynb")
 
 
 @each_notebook

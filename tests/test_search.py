@@ -215,7 +215,7 @@ def test_stop_words_are_folded_and_not_indexed() -> None:
 def test_python_and_the_browser_agree(
     language: str, sites: Callable[..., Path], page: Page
 ) -> None:
-    search(page, sites(language, "book.search"), "GPU")
+    search(page, sites(language, "book.translation.search"), "GPU")
     ours: FoldedSearch = SEARCHES[language]
     texts = [line for file in PAGES.glob("*.toml") for line in file.read_text("utf-8").splitlines()]
 
@@ -236,13 +236,13 @@ def test_python_and_the_browser_agree(
 def test_a_query_finds_its_page(
     language: str, query: str, wanted: str, sites: Callable[..., Path], page: Page
 ) -> None:
-    assert wanted in search(page, sites(language, "book.search"), query)[:2]
+    assert wanted in search(page, sites(language, "book.translation.search"), query)[:2]
 
 
 def test_a_page_that_has_only_parts_of_a_chinese_compound_is_not_found(
     sites: Callable[..., Path], page: Page
 ) -> None:
-    site = sites("zh_CN", "book.search")
+    site = sites("zh_CN", "book.translation.search")
     assert search(page, site, "数据并行") == ["page-3"]
     assert search(page, site, "全归约") == ["page-5"]
     assert search(page, site, "楼据") == []
@@ -251,7 +251,7 @@ def test_a_page_that_has_only_parts_of_a_chinese_compound_is_not_found(
 def test_words_apart_come_after_the_compound_in_vietnamese(
     sites: Callable[..., Path], page: Page
 ) -> None:
-    found = search(page, sites("vi", "book.search"), "dong bo")
+    found = search(page, sites("vi", "book.translation.search"), "dong bo")
     assert found[0] == "page-3"
     assert {"page-1", "page-6"} <= {*found}
 
@@ -259,7 +259,7 @@ def test_words_apart_come_after_the_compound_in_vietnamese(
 def test_the_summary_starts_where_the_accented_word_stands(
     sites: Callable[..., Path], page: Page
 ) -> None:
-    search(page, sites("vi", "book.search"), "dong bo")
+    search(page, sites("vi", "book.translation.search"), "dong bo")
     html = f'<div role="main">{"xa " * 300} phải đồng bộ tham số</div>'
     summary = page.evaluate(
         "html => Search.makeSearchSummary(html, Search._parseQuery('dong bo')[1], '').innerText",

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from polib import POEntry
 
 from book.translation import catalogues, checks
 from book.translation.checks import problems
@@ -23,7 +24,8 @@ each_catalogue = pytest.mark.parametrize(("spoken", "path"), CATALOGUES)
 
 @each_catalogue
 def test_every_message_is_translated_and_none_is_stale(spoken: Language, path: Path) -> None:
-    states = {message.msgid: catalogues.state(message) for message in catalogues.read(path, spoken)}
+    messages = catalogues.messages(catalogues.read(path, spoken))
+    states = {message.msgid: catalogues.state(message) for message in messages}
     assert states
     assert {text: state for text, state in states.items() if state != "translated"} == {}
 
@@ -32,7 +34,7 @@ def test_every_message_is_translated_and_none_is_stale(spoken: Language, path: P
 def test_every_translation_is_true_to_its_english(spoken: Language, path: Path) -> None:
     found = {
         message.msgid: wrong
-        for message in catalogues.read(path, spoken)
+        for message in catalogues.messages(catalogues.read(path, spoken))
         if (wrong := problems(message.msgid, message.msgstr, spoken))
     }
     assert found == {}
@@ -96,6 +98,8 @@ PLANTED = [
     pytest.param("vi", "sec_data", "sec_dados", "lacks {ref}`sec_data`", id="target of a role"),
     pytest.param("vi", "{ref}", "{numref}", "lacks {ref}`sec_data`", id="role"),
     pytest.param("vi", "d2l.aivivn.com", "d2l.vn", "lacks ](https://d2l.ai)", id="link"),
+    pytest.param("vi", "d2l.aivivn.com", "zh.d2l.ai", "lacks ](https://d2l.ai)", id="their page"),
+    pytest.param("pt_BR", "cada", "\n\ncada", "is not one paragraph", id="two paragraphs"),
     pytest.param("zh_CN", "60,000", "6,000", "lacks 60,000", id="number"),
     pytest.param("pt_BR", "60.000", "60,000", "lacks 60,000", id="English thousands"),
     pytest.param("pt_BR", "0,95", "0.95", "lacks 0.95", id="English decimal point"),
@@ -118,6 +122,17 @@ def test_a_planted_defect_is_found(code: str, old: str, new: str, said: str) -> 
     assert old in RIGHT[code]
     found = problems(ENGLISH, RIGHT[code].replace(old, new), language(code))
     assert any(line.startswith(said) for line in found), found
+
+
+@pytest.mark.parametrize("begin", ["14. ", "- ", "# ", "> ", "* ", "1) "])
+def test_a_text_may_begin_like_a_list(begin: str) -> None:
+    spoken = language("vi")
+    message = POEntry(msgid=begin + ENGLISH, msgstr=begin + RIGHT["vi"])
+    assert problems(message.msgid, message.msgstr, spoken) == []
+    catalogue = catalogues.new_catalogue(spoken)
+    catalogue.append(message)
+    (shown,) = catalogues.for_sphinx(catalogue)
+    assert checks.parser().parse(shown.msgstr)[0].type == "paragraph_open"
 
 
 def test_a_placeholder_that_is_lost_is_found() -> None:

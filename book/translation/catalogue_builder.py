@@ -15,6 +15,7 @@ from sphinx.util.nodes import extract_messages
 from book.translation import catalogues, figures, interface
 from book.translation.catalogues import Source
 from book.translation.languages import TRANSLATIONS
+from book.translation.merge import merged
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,14 @@ def translatable(doctree: nodes.document) -> Iterator[tuple[nodes.Element, str]]
             yield node, text
 
 
+def plots(doctree: nodes.document) -> Iterator[str]:
+    """What the plots of a page show; the plots themselves are not there, as nothing is executed."""
+    for cell in doctree.findall(nodes.container):
+        image = cell.get("cell_metadata", {}).get("mystnb", {}).get("image", {})
+        if "alt" in image:
+            yield image["alt"]
+
+
 class CatalogueBuilder(Builder):
     """Merges the English text of every page, of the figures and of the interface."""
 
@@ -64,7 +73,10 @@ class CatalogueBuilder(Builder):
 
     def write_doc(self, docname: str, doctree: nodes.document) -> None:
         texts = translatable(self.env.get_doctree(docname))
-        self.sources[docname] = [Source(text, note(node)) for node, text in texts]
+        self.sources[docname] = [
+            *(Source(text, note(node)) for node, text in texts),
+            *(Source(text, note(nodes.image())) for text in plots(doctree)),
+        ]
 
     def finish(self) -> None:
         root = Path(self.srcdir)
@@ -72,11 +84,11 @@ class CatalogueBuilder(Builder):
         self.sources["interface"] = interface.sources()
         for language in TRANSLATIONS:
             folder = catalogues.folder(root, language)
-            old = {name: catalogues.read(folder / f"{name}.po", language) for name in self.sources}
-            known = [message for catalogue in old.values() for message in catalogue]
+            known = [m for path in folder.glob("**/*.po") for m in catalogues.read(path, language)]
             for name, sources in self.sources.items():
-                new = catalogues.merged(old[name], sources, known)
-                catalogues.write(folder / f"{name}.po", new)
+                path = folder / f"{name}.po"
+                new = merged(catalogues.read(path, language), sources, known)
+                catalogues.write(path, new)
             catalogues.remove_others(folder, self.sources)
 
 

@@ -8,25 +8,22 @@ fuzzy translation from another paragraph; here such a guess counts as missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import polib
 from polib import POEntry, POFile
+from sphinx.errors import ExtensionError
 
 from book.translation.languages import Language
 
 State = Literal["translated", "stale", "missing"]
 WIDTH = 100  # columns of a catalogue
-LIST = re.compile(
-    r"^(\d*)(?=[.)]\s|(?<!\d)[-+#>]\s)"
-)  # how a list, a heading or a quotation begins
-ALIKE = 0.4  # share of words that a paragraph and its former text have in common, at least
+# How a list, a heading or a quotation begins.
+LIST = re.compile(r"^(\d*)(?=[.)]\s|(?<!\d)[-+#>*]\s)")
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,16 @@ def folder(root: Path, language: Language) -> Path:
 
 
 def read(path: Path, language: Language) -> POFile:
-    """A catalogue; an empty one if there is no such file."""
-    return polib.pofile(str(path), wrapwidth=WIDTH) if path.exists() else new_catalogue(language)
+    """A catalogue; an empty one if there is no such file.
+
+    Raises ExtensionError, with the line, when it is no catalogue.
+    """
+    if not path.exists():
+        return new_catalogue(language)
+    try:
+        return polib.pofile(str(path), wrapwidth=WIDTH)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExtensionError(f"{path} is no readable catalogue: {error}") from error
 
 
 def write(path: Path, catalogue: POFile) -> None:
@@ -61,7 +66,6 @@ def new_catalogue(language: Language) -> POFile:
     catalogue.header = f"{language.name}: CC BY-SA 4.0, like the text of the book."
     catalogue.metadata = {
         "Project-Id-Version": "d2l-mgpu",
-        "Report-Msgid-Bugs-To": "https://github.com/d2l-mgpu/d2l-mgpu/issues",
         "PO-Revision-Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}+0000",
         "Last-Translator": "the d2l-mgpu authors",
         "Language-Team": language.name,
@@ -73,6 +77,11 @@ def new_catalogue(language: Language) -> POFile:
     return catalogue
 
 
+def messages(catalogue: POFile) -> list[POEntry]:
+    """What the page says now: not the obsolete messages, which wait for their text to return."""
+    return [message for message in catalogue if not message.obsolete]
+
+
 def state(message: POEntry) -> State:
     """Whether a message is translated, stale or missing."""
     if not message.msgstr:
@@ -82,68 +91,6 @@ def state(message: POEntry) -> State:
     return "stale" if message.previous_msgid else "missing"
 
 
-def former_texts(old: Sequence[str], new: Sequence[str]) -> dict[str, str]:
-    """For each changed paragraph, its own former text: alike, and at the same place of the page.
-
-    Both pages are given as their texts in order. What stands between two unchanged paragraphs is
-    compared, in order, with what stood there before.
-    """
-    found: dict[str, str] = {}
-    changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    for kind, i, i_end, j, j_end in changes:
-        if kind != "replace":
-            continue
-        candidates = [text for text in old[i:i_end] if text not in new]
-        for text in new[j:j_end]:
-            if text in old or not candidates:
-                continue
-            likeness = [
-                SequenceMatcher(None, former.split(), text.split(), autojunk=False).ratio()
-                for former in candidates
-            ]
-            best = max(likeness)
-            if best >= ALIKE:
-                found[text] = candidates[likeness.index(best)]
-                del candidates[: likeness.index(best) + 1]
-    return found
-
-
-def merged(old: POFile, sources: Iterable[Source], known: Iterable[POEntry] = ()) -> POFile:
-    """A catalogue for the present English texts that keeps what the old one knows.
-
-    `known` are the messages of all catalogues of the language: a paragraph that moved to another
-    page takes its translation along.
-    """
-    notes: dict[str, list[str]] = {}
-    for source in sources:
-        kinds = notes.setdefault(source.text, [])
-        kinds += [source.note] if source.note not in kinds else []
-    own = {message.msgid: message for message in old if state(message) != "missing"}
-    elsewhere = {message.msgid: message for message in known if state(message) == "translated"}
-    # Changed, and then changed back: the translation is current again.
-    restored = {m.previous_msgid: m for m in own.values() if state(m) == "stale"}
-    former = former_texts([message.msgid for message in old], [*notes])
-
-    new = POFile(wrapwidth=WIDTH)
-    new.header, new.metadata = old.header, old.metadata
-    for text, kinds in notes.items():
-        message = POEntry(msgid=text, comment="; ".join(kinds))
-        found: POEntry | None
-        if text in own and own[text].previous_msgid not in notes:
-            found, stale = own[text], own[text].fuzzy
-        elif found := restored.get(text) or elsewhere.get(text):
-            stale = False
-        else:
-            found, stale = own.get(former.get(text, "")), True
-        if found:
-            message.msgstr = found.msgstr
-        if found and stale:
-            message.previous_msgid = found.previous_msgid or found.msgid
-            message.flags.append("fuzzy")
-        new.append(message)
-    return new
-
-
 def for_sphinx(catalogue: POFile) -> POFile:
     """What the pages show: also the stale translations, which originals.py marks.
 
@@ -151,7 +98,7 @@ def for_sphinx(catalogue: POFile) -> POFile:
     """
     shown = POFile(wrapwidth=WIDTH)
     shown.header, shown.metadata = catalogue.header, catalogue.metadata
-    for message in catalogue:
+    for message in messages(catalogue):
         if state(message) != "missing":
             text = LIST.sub(r"\1\\", message.msgstr)
             shown.append(POEntry(msgid=message.msgid, msgstr=text))
@@ -163,10 +110,3 @@ def remove_others(root: Path, present: Iterable[str]) -> None:
     for path in root.glob("**/*.po"):
         if path.relative_to(root).with_suffix("").as_posix() not in present:
             path.unlink()
-
-
-@cache
-def english_texts(root: Path, language: Language) -> dict[str, str]:
-    """Every translation of a language, and the English that it translates."""
-    paths = folder(root, language).glob("chapters/*.po")
-    return {m.msgstr: m.msgid for path in paths for m in read(path, language)}

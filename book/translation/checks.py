@@ -19,6 +19,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
 from book.facts import ROOT
+from book.translation.catalogues import LIST
 from book.translation.languages import LANGUAGES, Language
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
@@ -40,10 +41,10 @@ def parser() -> MarkdownIt:
 
 
 @cache
-def english_pages() -> dict[str, str]:
-    """Pages of other sites that exist in several languages: their address -> the English one."""
+def english_pages(language: Language) -> dict[str, str]:
+    """Pages of other sites in a language of the book: their address -> the English one."""
     with (ROOT / "locales" / "links.csv").open(encoding="utf-8") as file:
-        return {address: row["en"] for row in csv.DictReader(file) for address in row.values()}
+        return {row[language.code]: row["en"] for row in csv.DictReader(file)}
 
 
 @dataclass
@@ -65,8 +66,10 @@ def content(text: str) -> Content:
             case "math_inline" | "math_inline_double":
                 kept[f"${token.content}$"] += 1
             case "myst_role":
-                target = re.sub(r".*<(.*)>$", r"\1", token.content, flags=re.DOTALL)
+                title, _, target = token.content.rpartition("<")
+                target = target.removesuffix(">")
                 kept[f"{{{token.meta['name']}}}`{target}`"] += 1
+                words.append(title)
             case "link_open":
                 kept[f"]({token.attrs['href']})"] += 1
             case "text":
@@ -95,7 +98,7 @@ def changed_content(english: str, translation: str, language: Language) -> Itera
     have: Counter[str] = Counter()
     for item, count in content(translation).kept.items():
         if item.startswith("]("):
-            item = f"]({english_pages().get(item[2:-1], item[2:-1])})"
+            item = f"]({english_pages(language).get(item[2:-1], item[2:-1])})"
         elif NUMBER.fullmatch(item) and language.code in DECIMAL_COMMA:
             item = item.translate(str.maketrans(".,", ",."))
         have[item] += count
@@ -106,7 +109,13 @@ def changed_content(english: str, translation: str, language: Language) -> Itera
 
 
 def broken_markup(english: str, translation: str) -> Iterator[str]:
-    """Markup that the parser leaves as text, such as `**` between a full stop and a letter."""
+    """Markup that the parser leaves as text, such as `**` between a full stop and a letter.
+
+    A text that makes more than one paragraph would be ignored by Sphinx.
+    """
+    blocks = [token.type for token in parser().parse(LIST.sub(r"\1\\", translation))]
+    if blocks and blocks != ["paragraph_open", "inline", "paragraph_close"]:
+        yield f"is not one paragraph: {translation[:PARAGRAPH]!r}"
     before = Counter(MARKUP.findall(content(english).words))
     after = Counter(MARKUP.findall(content(translation).words))
     for mark in (after - before).elements():
@@ -151,7 +160,7 @@ def pattern(term: str, language: Language) -> re.Pattern[str]:
     if language.code != "pt_BR":
         return re.compile(re.escape(term), re.IGNORECASE)
     stems = [re.escape(word[: max(3, len(word) - 2)]) + r"\w*" for word in re.split(r"[\s-]", term)]
-    return re.compile(r"[\s-]".join(stems), re.IGNORECASE)
+    return re.compile(r"\b" + r"[\s-]".join(stems), re.IGNORECASE)
 
 
 def other_terms(english: str, translation: str, language: Language) -> Iterator[str]:

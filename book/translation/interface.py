@@ -22,7 +22,7 @@ THEME = (
     *("Source repository", "Source repositories", "Repository", "Open issue", "Open an issue"),
     # Numbers, links, boxes
     *("Link to this heading", "Link to this image", "Link to this table", "Link to this equation"),
-    *("Link to this definition", "Link to this code"),
+    *("Link to this definition", "Link to this code", "Permalink to this equation"),
     *("Note", "Tip", "Warning", "Important", "Hint", "Error", "References"),
     *("Parameters", "Returns", "Return type", "Raises", "Type", "Index", "Python Module Index"),
     # Search

@@ -6,19 +6,28 @@ the paragraph, for readers who switch it on, or, where the translation is stale,
 
 from __future__ import annotations
 
+import pickle
+from functools import cache
 from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.locale import _
 from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 from book.translation import catalogues
 from book.translation.catalogue_builder import translatable
-from book.translation.catalogues import State
+from book.translation.catalogues import Source, State
+from book.translation.interface import NUMBERS
 from book.translation.languages import ENGLISH, language
+from book.translation.merge import merged
+from book.translation.settings import LOCALES
+
+logger = logging.getLogger(__name__)
 
 # What may stand behind a block. Elsewhere (in the title of a table) the English goes inside it.
 SIBLINGS = nodes.paragraph | nodes.title | nodes.caption | nodes.rubric
@@ -35,7 +44,11 @@ class Original(nodes.comment):
 
 
 class KeepEnglish(SphinxTransform):
-    """Remember each piece of English before it is translated."""
+    """Remember each piece of English, and give Sphinx the page's translations.
+
+    The catalogue is merged with the page as it is now, so that a paragraph shows as stale as soon
+    as its English has changed.
+    """
 
     default_priority = 15  # Sphinx translates at 20
 
@@ -43,12 +56,18 @@ class KeepEnglish(SphinxTransform):
         spoken = language(self.config.language)
         if spoken is ENGLISH or not self.app.builder.use_message_catalog:
             return
-        folder = catalogues.folder(Path(self.app.srcdir), spoken)
-        catalogue = catalogues.read(folder / f"{self.env.docname}.po", spoken)
-        states = {message.msgid: catalogues.state(message) for message in catalogue}
+        root, name = Path(self.app.srcdir), self.env.docname
+        path = catalogues.folder(root, spoken) / f"{name}.po"
+        self.env.note_dependency(str(path))
+        texts = list(translatable(self.document))
+        catalogue = merged(catalogues.read(path, spoken), [Source(text, "") for _, text in texts])
+        compiled = root / LOCALES / spoken.code / "LC_MESSAGES" / f"{name}.mo"
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        catalogues.for_sphinx(catalogue).save_as_mofile(str(compiled))
+        found = {message.msgid: message for message in catalogues.messages(catalogue)}
         self.document["english"] = [
-            (node, states.get(text, "missing"), node.deepcopy())
-            for node, text in translatable(self.document)
+            (node, found[text], node.deepcopy())
+            for node, text in texts
             if not isinstance(node, nodes.image | addnodes.toctree)
         ]
 
@@ -62,24 +81,53 @@ class ShowEnglish(SphinxTransform):
         if language(self.config.language) is not ENGLISH:
             for description in self.document.findall(addnodes.desc):  # docstrings stay English
                 description["classes"].append("language-en")
-        for node, state, english in self.document.attributes.pop("english", []):
+        for node, message, english in self.document.attributes.pop("english", []):
+            state = catalogues.state(message)
+            unchanged = english.astext() == node.astext()
             if state == "missing":
                 node["classes"] += ["missing", "language-en"]
-            elif english.astext() != node.astext() or state == "stale":
+            elif state == "stale" or not unchanged:
                 self.show(node, state, english)
+            elif message.msgstr != message.msgid:
+                logger.warning(f"Not one paragraph: {message.msgstr!r}", location=node)
 
     def show(self, node: nodes.Element, state: State, english: nodes.Element) -> None:
         """Insert the English of one piece."""
         for copy in english.findall(nodes.Element):
             copy["ids"] = []
+        for reference in english.findall(addnodes.pending_xref):
+            self.name_in_english(reference)
         original = Original("", "", *english.children, state=state)
-        in_table = isinstance(node.parent, nodes.table)
-        if isinstance(node, SIBLINGS) and not in_table:
+        inside = isinstance(node.parent, nodes.table) or "design_component" in node.parent
+        if isinstance(node, SIBLINGS) and not inside:
             node.parent.insert(node.parent.index(node) + 1, original)
         else:
+            original["inside"] = True
             node.append(original)
         if state == "stale":
             node["classes"].append("stale")
+
+    def name_in_english(self, reference: addnodes.pending_xref) -> None:
+        """Let a reference show the English title or number; by itself it would speak the page's."""
+        english = english_environment(Path(self.env.doctreedir).parent / ENGLISH.folder)
+        if english is None or reference["refdomain"] != "std" or reference["refexplicit"]:
+            return
+        label = reference["reftarget"]
+        page, anchor, title = english.domaindata["std"]["labels"].get(label, ("", "", ""))
+        text = title if reference["reftype"] == "ref" else ""
+        if reference["reftype"] == "numref":
+            kinds = english.toc_fignumbers.get(page, {}).items()
+            text = next((NUMBERS[kind] for kind, ids in kinds if anchor in ids), "")
+        if text:
+            reference["refexplicit"] = True
+            reference.children = [nodes.inline("", text)]
+
+
+@cache
+def english_environment(doctrees: Path) -> BuildEnvironment | None:
+    """What Sphinx knows of the English pages, which are built first; None if they were not."""
+    path = doctrees / "environment.pickle"
+    return pickle.loads(path.read_bytes()) if path.exists() else None
 
 
 def visit_original(writer: HTML5Translator, node: Original) -> None:
@@ -90,25 +138,14 @@ def visit_original(writer: HTML5Translator, node: Original) -> None:
             f'<details class="original stale-original"><summary>{hint}</summary><div lang="en">'
         )
     else:
-        writer.body.append('<div class="original" lang="en">')
+        tag = "span" if "inside" in node else "div"
+        writer.body.append(f'<{tag} class="original" lang="en">')
 
 
 def depart_original(writer: HTML5Translator, node: Original) -> None:
     """Close the box."""
-    writer.body.append("</div></details>" if node["state"] == "stale" else "</div>")
-
-
-def speak_english(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """References resolve to titles in the page's language: in an original, use the English ones."""
-    spoken = language(app.config.language)
-    if spoken is ENGLISH:
-        return
-    english = catalogues.english_texts(Path(app.srcdir), spoken)
-    for original in doctree.findall(Original):
-        for reference in original.findall(nodes.reference):
-            for text in list(reference.findall(nodes.Text)):
-                if title := english.get(str(text)):
-                    text.parent.replace(text, nodes.Text(title))
+    tag = "span" if "inside" in node else "div"
+    writer.body.append("</div></details>" if node["state"] == "stale" else f"</{tag}>")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -116,5 +153,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(Original, html=(visit_original, depart_original))
     app.add_transform(KeepEnglish)
     app.add_transform(ShowEnglish)
-    app.connect("doctree-resolved", speak_english)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

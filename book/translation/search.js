@@ -1,7 +1,7 @@
-/* The search of a translated site: does to a query what book/search.py does to the pages.
+/* The search of a translated site: does to a query what search.py does to the pages.
  *
  * Sphinx puts this behind its own searchtools.js. `bookSearch` holds the settings that
- * book/search.py writes before it, `stopwords` and `Search` are Sphinx's.
+ * search.py writes before it, `stopwords` and `Search` are Sphinx's.
  */
 
 const foldText = (text) =>

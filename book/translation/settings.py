@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,10 @@ def words(root: Path, spoken: Language, name: str) -> dict[str, str]:
     return {message.msgid: message.msgstr for message in catalogues.for_sphinx(catalogue)}
 
 
-def write_pages(root: Path, spoken: Language) -> None:
-    """Write the catalogues of the pages as Sphinx reads them: stale translations count."""
-    source = catalogues.folder(root, spoken)
-    for path in source.glob("chapters/*.po"):
-        shown = catalogues.for_sphinx(catalogues.read(path, spoken))
-        target = root / LOCALES / spoken.code / "LC_MESSAGES" / path.relative_to(source)
-        catalogues.write(target, shown)
+def digest(root: Path, spoken: Language) -> str:
+    """Changes with any translation: titles and words of the interface stand on every page."""
+    paths = sorted(catalogues.folder(root, spoken).glob("**/*.po"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def write_figures(root: Path, spoken: Language) -> None:
@@ -60,11 +58,11 @@ def prepare(app: Sphinx, config: Config) -> None:
     root = Path(app.srcdir)
     spoken = language(config.language)
     if spoken is not ENGLISH:
-        write_pages(root, spoken)
         write_figures(root, spoken)
         speak(words(root, spoken, "interface"))
         title = words(root, spoken, config.root_doc).get(config.html_title, config.html_title)
         settings: dict[str, Any] = {
+            "translations_digest": digest(root, spoken),
             "locale_dirs": [LOCALES],
             "gettext_compact": False,
             "figure_language_filename": f"/{FIGURES}/{spoken.folder}/img/{{basename}}{{ext}}",
@@ -95,6 +93,7 @@ def translate_parts(app: Sphinx, doctree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handlers; 900 is after Sphinx and the other extensions have set theirs."""
+    app.add_config_value("translations_digest", "", "html")
     app.connect("config-inited", prepare, priority=900)
     app.connect("doctree-read", translate_parts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

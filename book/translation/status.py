@@ -24,8 +24,9 @@ def columns() -> list[str]:
 
 def counts(catalogue: POFile) -> list[str]:
     """How many messages are translated, stale and missing, the English words, and the date."""
-    states = Counter(catalogues.state(message) for message in catalogue)
-    words = sum(len(content(message.msgid).words.split()) for message in catalogue)
+    messages = catalogues.messages(catalogue)
+    states = Counter(catalogues.state(message) for message in messages)
+    words = sum(len(content(message.msgid).words.split()) for message in messages)
     numbers = [states["translated"], states["stale"], states["missing"], words]
     return [*map(str, numbers), catalogue.metadata["PO-Revision-Date"][:10]]
 
@@ -42,11 +43,10 @@ class TranslationStatus(SphinxDirective):
     def table(self, language: Language) -> nodes.table:
         """The catalogues of one language, the pages in their order."""
         folder = catalogues.folder(Path(self.env.srcdir), language)
-        pages = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*")}
-        order = list(self.config.external_site_map)
+        pages = list(self.config.external_site_map)
         labels = {"figures": _("Figures"), "interface": _("Interface")}
         rows = [row(columns())]
-        for name in [*sorted(pages, key=order.index), *labels]:
+        for name in [*pages, *labels]:
             path = folder / f"{name}.po"
             self.env.note_dependency(str(path))
             label = self.page(name) if name in pages else nodes.Text(labels[name])
