@@ -52,15 +52,20 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
     return out
 
 
-def write_site(root: Path) -> None:
-    """Build the pages of every language; English, which comes first, executes the chapters."""
+def write_site(root: Path, only: str | None = None) -> None:
+    """Build the pages of every language; English, which comes first, executes the chapters.
+
+    `only` names the folder of a language that is to be built alone.
+    """
     seconds: list[float] = []
     for language in LANGUAGES:
+        if only not in (None, language.folder):
+            continue
         start = time.monotonic()
         build(root, "html", language)
         seconds.append(time.monotonic() - start)
         ratio = f"{sum(seconds) / seconds[0]:.2f} times the English build so far"
-        print(f"{language.name}: {seconds[-1]:.0f} s, {ratio}", flush=True)
+        print(f"{language.name}: {seconds[-1]:.0f} s{'' if only else f', {ratio}'}", flush=True)
 
 
 def write_notebooks(root: Path) -> None:
@@ -81,7 +86,11 @@ COMMANDS = {"html": write_site, "notebooks": write_notebooks, "locales": write_c
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case [command, *folder] if command in COMMANDS and len(folder) < 2:
-            COMMANDS[command](Path(folder[0]).resolve() if folder else ROOT)
+        case ["html", folder, only] if only in [language.folder for language in LANGUAGES]:
+            write_site(Path(folder).resolve(), only)
+        case [command, *folders] if command in COMMANDS and len(folders) < 2:
+            COMMANDS[command](Path(folders[0]).resolve() if folders else ROOT)
         case _:
-            sys.exit(f"usage: python -m book.site {'|'.join(COMMANDS)} [folder of the book]")
+            sys.exit(
+                f"usage: python -m book.site {'|'.join(COMMANDS)} [folder of the book [language]]"
+            )

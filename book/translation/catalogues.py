@@ -18,6 +18,7 @@ from typing import Literal
 import polib
 from polib import POEntry, POFile
 
+from book.facts import ROOT, addresses
 from book.translation.languages import Language
 
 State = Literal["translated", "stale", "missing"]
@@ -57,7 +58,7 @@ def new_catalogue(language: Language) -> POFile:
     catalogue.header = f"{language.name}: CC BY-SA 4.0, like the text of the book."
     catalogue.metadata = {
         "Project-Id-Version": "d2l-mgpu",
-        "Report-Msgid-Bugs-To": "https://github.com/d2l-mgpu/d2l-mgpu/issues",
+        "Report-Msgid-Bugs-To": f"{addresses(ROOT / '_config.yml').repository}/issues",
         "PO-Revision-Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}+0000",
         "Last-Translator": "the d2l-mgpu authors",
         "Language-Team": language.name,
