@@ -40,13 +40,14 @@ class Rebuilder(RebuildServer):
         self.root, self.languages = root, languages
 
     async def watch(self) -> None:
-        """Build everything once, then after every change."""
-        await self.build()
-        async for changes in awatch(*self.paths):
-            if any(Path(path).is_relative_to(ROOT / "book") for _, path in changes):
+        """Build everything once, then again after every change, one during a build included."""
+        changes = awatch(*self.paths)
+        while True:
+            upcoming = asyncio.ensure_future(anext(changes))
+            await self.build()
+            if any(Path(path).is_relative_to(ROOT / "book") for _, path in await upcoming):
                 # Sphinx does not know that pages depend on the code of its extensions.
                 shutil.rmtree(self.root / "_build" / ".doctrees", ignore_errors=True)
-            await self.build()
 
     async def build(self) -> None:
         """Build the languages in turn. A build that fails says why, and the server goes on."""

@@ -197,11 +197,11 @@ def test_every_page_has_the_icons_of_the_book(book: Path) -> None:
 def test_the_sitemap_names_every_page_in_every_language(book: Path) -> None:
     site = book / "_build/html"
     root = ElementTree.parse(site / "sitemap.xml").getroot()
-    named = {loc.text for loc in root.iter("{*}loc")}
+    named = {loc.text for loc in root.iterfind(".//{*}loc")}
     pages = {f"{SITE}/{path.relative_to(site)}" for path in site.glob("**/chapters/*.html")}
     assert named == pages and len(pages) == 3 * len(LANGUAGES)
     for url in root:
-        alternates = {link.get("hreflang"): link.get("href") for link in url.iter("{*}link")}
+        alternates = {link.get("hreflang"): link.get("href") for link in url.iterfind("{*}link")}
         assert set(alternates) == {"x-default", *(each.tag for each in LANGUAGES)}
         assert set(alternates.values()) <= named
     assert f"Sitemap: {SITE}/sitemap.xml" in (site / "robots.txt").read_text()
