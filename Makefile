@@ -10,13 +10,22 @@ $(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST
 endif
 export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 
-.PHONY: help book notebooks locales sync format test clean
+# Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
+ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
+
+.PHONY: help book serve cards notebooks locales sync format test clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 book: $(READY) ## execute the chapters and write the site (DATA=FashionMNIST: on real images)
 	$(BIN)/python -m book.site html
+
+serve: $(READY) ## serve the site, rebuild what changes (LANGUAGE=vi: that one only)
+	@$(BIN)/python -m book.serve $(ONE)
+
+cards: $(READY) ## draw the pictures of the site: cards for sharing, icons
+	$(BIN)/python -m book.theme.cards
 
 notebooks: $(READY) ## write notebooks/ from the chapters
 	D2L_MGPU_SOURCE=generated $(BIN)/python -m book.site notebooks

@@ -11,8 +11,10 @@ import importlib.util
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from jupyter_cache import get_cache
+from myst_nb.core.read import create_nb_reader
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
@@ -71,18 +73,31 @@ def execute_failed_again(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> li
     return failed(env) if hasattr(env, "nb_metadata") else []
 
 
+def notebook(app: Sphinx, docname: str) -> Any:
+    """A chapter as the cache knows it: its cells, without outputs."""
+    path = app.env.doc2path(docname)
+    text = Path(path).read_text(encoding="utf-8")
+    reader = create_nb_reader(path, app.env.myst_config, app.env.mystnb_config, text)  # type: ignore[attr-defined]
+    return reader.read(text)
+
+
+def executed(app: Sphinx) -> list[Any]:
+    """The cache's records of what this build has executed."""
+    records = get_cache(app.config.nb_execution_cache_path).list_cache_records()
+    # Their times are UTC, but do not say so.
+    return [r for r in records if r.created.replace(tzinfo=UTC) >= app.started]  # type: ignore[attr-defined]
+
+
 def report(app: Sphinx, exception: Exception | None) -> None:
     """Print what this build executed, with seconds; fail if a cell failed."""
     if exception:
         return
-    cache = get_cache(app.config.nb_execution_cache_path)
-    records = cache.list_cache_records()  # their times are UTC, but do not say so
-    executed = [r for r in records if r.created.replace(tzinfo=UTC) >= app.started]  # type: ignore[attr-defined]
-    for record in executed:
+    records = executed(app)
+    for record in records:
         seconds = record.data["execution_seconds"]
         logger.info(f"executed {Path(record.uri).stem:<24}{seconds:7.1f} s")
-    total = sum(record.data["execution_seconds"] for record in executed)
-    logger.info(f"{len(executed)} chapters executed in {total:.1f} s (data: {os.environ[SOURCE]})")
+    total = sum(record.data["execution_seconds"] for record in records)
+    logger.info(f"{len(records)} chapters executed in {total:.1f} s (data: {os.environ[SOURCE]})")
     if names := failed(app.env):
         raise ExtensionError(f"A cell failed in {', '.join(names)}: see its traceback above")
 

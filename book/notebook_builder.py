@@ -17,13 +17,12 @@ from typing import Any
 import nbformat
 from docutils import nodes
 from jupyter_cache import get_cache
-from myst_nb.core.read import create_nb_reader
 from nbval.plugin import coalesce_streams
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
 from sphinx.config import Config
 
-from book.execution import SOURCE
+from book.execution import SOURCE, notebook
 from book.facts import ROOT, addresses, d2l_requirement
 from book.markdown import MarkdownWriter
 from book.translation.languages import language
@@ -159,11 +158,8 @@ class NotebookBuilder(Builder):
 
     def executed(self, docname: str) -> list[Any]:
         """The cells of a chapter with the outputs that the cache holds."""
-        path = self.env.doc2path(docname)
-        text = Path(path).read_text(encoding="utf-8")
-        reader = create_nb_reader(path, self.env.myst_config, self.env.mystnb_config, text)  # type: ignore[attr-defined]
-        _, notebook = self.cache.merge_match_into_notebook(reader.read(text))
-        return notebook.cells
+        _, merged = self.cache.merge_match_into_notebook(notebook(self.app, docname))
+        return merged.cells
 
     def write_doc(self, docname: str, doctree: nodes.document) -> None:
         if docname not in self.get_outdated_docs():
@@ -172,9 +168,9 @@ class NotebookBuilder(Builder):
         parts = walk(doctree, MarkdownWriter(self.app, docname))
         cells = [nbformat.v4.new_code_cell(install), *assemble(parts, self.executed(docname))]
         identify(cells)
-        notebook = nbformat.v4.new_notebook(cells=cells, metadata=self.metadata)
+        made = nbformat.v4.new_notebook(cells=cells, metadata=self.metadata)
         path = Path(self.outdir, docname.rpartition("/")[2] + ".ipynb")
-        path.write_text(nbformat.writes(notebook, indent=1) + "\n", encoding="utf-8")
+        path.write_text(nbformat.writes(made, indent=1) + "\n", encoding="utf-8")
 
 
 def rank_mime_types(app: Sphinx, config: Config) -> None:

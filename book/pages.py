@@ -26,6 +26,7 @@ ROOT_PAGE = """<!DOCTYPE html>
 <a href="{start}">{title}</a>
 </html>
 """
+RUN_LOCALLY = "sec_how_to_run"
 
 
 def notebook_path(docname: str, spoken: Language = ENGLISH) -> str:
@@ -40,6 +41,24 @@ def launch_links(where: Addresses, notebook: str) -> dict[str, str]:
         "Colab": f"https://colab.research.google.com/{blob}",
         "SageMaker Studio Lab": f"https://studiolab.sagemaker.aws/import/{blob}",
     }
+
+
+def local_link(app: Sphinx, pagename: str) -> list[dict[str, str]]:
+    """The button that leads to the section on running the book, if the book has one."""
+    labels = app.env.get_domain("std").anonlabels  # type: ignore[attr-defined]
+    docname, section = labels.get(RUN_LOCALLY, ("", ""))
+    if not docname:
+        return []
+    page = app.builder.get_relative_uri(pagename, docname)
+    return [
+        {
+            "type": "link",
+            "text": _("Run locally"),
+            "url": f"{page}#{section}",
+            "icon": "fas fa-laptop",
+            "tooltip": _("How to run the book on your machine"),
+        }
+    ]
 
 
 def add_buttons(
@@ -67,7 +86,7 @@ def add_buttons(
             "label": "launch-buttons",
             "tooltip": _("Run this chapter"),
             "icon": "fas fa-rocket",
-            "buttons": launch,
+            "buttons": launch + local_link(app, pagename),
         },
         {
             "type": "link",

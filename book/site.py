@@ -18,7 +18,7 @@ from typing import Any
 from jupyter_book.sphinx import build_sphinx
 
 from book.facts import ROOT
-from book.translation.languages import ENGLISH, TRANSLATIONS, Language
+from book.translation.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
 
 
 def build(root: Path, builder: str, language: Language = ENGLISH, **settings: Any) -> Path:
@@ -65,8 +65,14 @@ def build_each(root: Path, builder: str) -> Iterator[tuple[Language, Path]]:
             yield language, pool.submit(build, root, builder, language).result()
 
 
-def write_site(root: Path) -> None:
-    """Build the pages, and say how long each language took."""
+def write_site(root: Path, only: str | None = None) -> None:
+    """Build the pages, and say how long each language took.
+
+    `only` names the folder of a language that is to be built alone.
+    """
+    if only:
+        build(root, "html", next(each for each in LANGUAGES if each.folder == only))
+        return
     clock = [time.monotonic()]
     for language, _ in build_each(root, "html"):
         clock.append(time.monotonic())
@@ -92,7 +98,11 @@ COMMANDS = {"html": write_site, "notebooks": write_notebooks, "locales": write_c
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case [command, *folder] if command in COMMANDS and len(folder) < 2:
-            COMMANDS[command](Path(folder[0]).resolve() if folder else ROOT)
+        case ["html", folder, only] if only in [language.folder for language in LANGUAGES]:
+            write_site(Path(folder).resolve(), only)
+        case [command, *folders] if command in COMMANDS and len(folders) < 2:
+            COMMANDS[command](Path(folders[0]).resolve() if folders else ROOT)
         case _:
-            sys.exit(f"usage: python -m book.site {'|'.join(COMMANDS)} [folder of the book]")
+            sys.exit(
+                f"usage: python -m book.site {'|'.join(COMMANDS)} [folder of the book [language]]"
+            )

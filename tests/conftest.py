@@ -21,7 +21,9 @@ def real_data() -> Path:
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         message = "needs the real images in ../shared/data, which are not on this machine"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        # Not CI, which GitHub sets too, where these files are not.
+        required = os.environ.get("D2L_MGPU_TEST_REAL_DATA")
+        pytest.fail(message) if required else pytest.skip(message)
     return folder
 
 

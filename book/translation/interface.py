@@ -19,7 +19,6 @@ THEME = (
     *("previous", "next", "previous page", "next page", "Skip to main content"),
     *("Toggle primary sidebar", "Toggle secondary sidebar", "Fullscreen mode"),
     *("Color mode", "Light", "Dark", "System Settings", "Version warning"),
-    *("Source repository", "Source repositories", "Repository", "Open issue", "Open an issue"),
     # Numbers, links, boxes
     *("Link to this heading", "Link to this image", "Link to this table", "Link to this equation"),
     *("Link to this definition", "Link to this code", "Permalink to this equation"),

@@ -1,0 +1,88 @@
+"""Sphinx extension: each page with executed cells says when and on what they were executed.
+
+The facts are written when a chapter is executed, beside its outputs in the cache. So every language
+shows the same, a build that executes nothing keeps them, and they go when the outputs go. They
+differ between machines; therefore the notebooks, which must not, lack them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from jupyter_cache import get_cache
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.locale import _
+
+from book.execution import SOURCE, executed, notebook
+
+
+def facts_file(cache: str, hashkey: str) -> Path:
+    """Where the facts about one execution are: in the folder of its outputs."""
+    return Path(cache, "executed", hashkey, "provenance.json")
+
+
+def environment() -> dict[str, str]:
+    """What the chapters run on here and now."""
+    import torch  # only when something was executed: it takes seconds
+
+    from d2l_mgpu.devices import describe, get_devices
+
+    count = torch.accelerator.device_count() if torch.accelerator.is_available() else 1
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "devices": describe(get_devices(count, quiet=True)),
+        "data": os.environ[SOURCE],
+    }
+
+
+def record(app: Sphinx, env: BuildEnvironment) -> None:
+    """Write the facts about what this build executed."""
+    if records := executed(app):
+        facts = environment()
+        for entry in records:
+            time = entry.created.replace(tzinfo=UTC).isoformat(timespec="seconds")
+            text = json.dumps({"time": time, **facts}, indent=1)
+            facts_file(app.config.nb_execution_cache_path, entry.hashkey).write_text(text)
+
+
+def sentence(facts: Mapping[str, str]) -> str:
+    """The facts in the language of the page."""
+    data = {"generated": _("generated images"), "real": "Fashion-MNIST"}
+    return _(
+        "Executed on {date} with PyTorch {torch} and Python {python}. Devices: {devices}. "
+        "Data: {data}."
+    ).format_map(
+        {**facts, "date": facts["time"][:10], "data": data.get(facts["data"], facts["data"])}
+    )
+
+
+def add_to_page(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Fill in what the template in the footer shows."""
+    context["provenance"] = ""
+    if tree and "kernelspec" in app.env.metadata[pagename]:
+        cache = app.config.nb_execution_cache_path
+        try:
+            entry = get_cache(cache).match_cache_notebook(notebook(app, pagename))
+        except KeyError:  # its execution failed, so that nothing was cached
+            return
+        path = facts_file(cache, entry.hashkey)
+        if path.exists():
+            context["provenance"] = sentence(json.loads(path.read_text()))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the handlers."""
+    app.connect("env-updated", record)
+    app.connect("html-page-context", add_to_page)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
