@@ -1,7 +1,7 @@
 """TeX to the MathML that browsers render: latex2mathml, checked and mended.
 
 latex2mathml takes much that TeX refuses, and writes spacing and letters that only MathML 3 knows;
-browsers implement MathML Core. The rules below follow TeX: "The TeXbook", chapter 17 and 18.
+browsers implement MathML Core. The rules below follow TeX: "The TeXbook", chapters 17 and 18.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ ENVIRONMENT = re.compile(r"\\(begin|end)\{([^}]*)\}")
 ARITY = {"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "mroot": 2}
 ARITY |= {"msubsup": 3, "munderover": 3}
 SCRIPTS = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
+LIMITS = {*SCRIPTS, *SCRIPTS.values()}
 ROWS = {"mrow", "mtd", "msqrt", "mstyle"}
 WITH_LIMITS = set("∏∐∑⋀⋁⋂⋃⨀⨁⨂⨄") | {"lim", "max", "min", "sup", "inf"}
 ORDINARY = set("…∀∂∃∅∇∞⊤⊥")  # letters to TeX, but operators to latex2mathml
+UNSPACED = set("|‖/.")
 CLOSING = set(")]}|‖⟩⌉⌋!")
 OPENING = set("([{⟨⌈⌊")
 THIN = "0.167em"
@@ -69,7 +71,7 @@ def letter(text: str, variant: str) -> str:
 
 def core(element: Element) -> Element:
     """The symbol that carries the sub- and superscripts; the element itself if it has none."""
-    while element.tag in {*SCRIPTS, *SCRIPTS.values()} and len(element):
+    while element.tag in LIMITS and len(element):
         element = element[0]
     return element
 
@@ -96,7 +98,7 @@ def space(row: Element) -> None:
             called = after is None or after.text in OPENING or is_operator(after)
             element.set("lspace", "0" if before is None or is_operator(before) else THIN)
             element.set("rspace", "0" if called else THIN)
-        elif element.tag == "mo" and text in {"|", "‖"} and "form" not in element.attrib:
+        elif element.tag == "mo" and text in UNSPACED and "form" not in element.attrib:
             element.attrib = {"stretchy": "false", "lspace": "0", "rspace": "0"}
         elif element.tag == "mo" and text in {"+", "−", "±", "∓"} and is_operator(before):
             element.set("form", "prefix")  # a sign
@@ -106,7 +108,7 @@ def mend(element: Element) -> None:
     """Turn what latex2mathml wrote into what MathML Core understands."""
     for part in element.iter():
         part.text = html.unescape(part.text) if part.text else None
-        if (variant := part.get("mathvariant")) and part.text and len(part.text) == 1:
+        if "mathvariant" in part.attrib and part.text and len(part.text) == 1:
             part.text = letter(part.text, part.attrib.pop("mathvariant"))
         if part.tag == "mo" and part.text in ORDINARY:
             part.tag = "mi"
@@ -120,6 +122,10 @@ def mend(element: Element) -> None:
             part[0].set("movablelimits", "true")  # beside it where the style is not displayed
         if part.tag in ROWS:
             space(part)
+    for part in element.iter():
+        if part.tag in LIMITS:
+            for operator in (mo for script in part[1:] for mo in script.iter("mo")):
+                operator.attrib |= {"lspace": "0", "rspace": "0"}  # scripts are set tight
 
 
 def mathml(tex: str, display: bool = False) -> str:
