@@ -10,6 +10,7 @@ from sphinx.config import Config
 HERE = Path(__file__).parent
 PARTS = (
     "contribute",
+    "math",
     "permalinks",
     "provenance",
     "sitemap",
