@@ -13,9 +13,7 @@ from urllib.parse import unquote
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.config import Config
 
-HERE = Path(__file__).parent
 THEME_STYLE = "_static/styles/pydata-sphinx-theme.css"
 
 # What thebe, which would run cells on a server, adds to every page.
@@ -96,16 +94,13 @@ def ship_what_is_used(app: Sphinx, exception: Exception | None) -> None:
             path.rmdir()
 
 
-def add_own_files(app: Sphinx, config: Config) -> None:
-    """Let Sphinx find the templates and the static files, wherever the book is."""
-    config.templates_path.insert(0, str(HERE / "templates"))
-    config.html_static_path.append(str(HERE / "static"))
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the handlers; 900 is after the extensions have added what is left out here."""
-    app.connect("config-inited", add_own_files)
+    """Connect the handlers.
+
+    900 is after the extensions have added what is left out here; 100 is before parts of the book
+    write files to which no page refers, such as the pictures for other sites.
+    """
     app.connect("doctree-resolved", remove_thebe, priority=900)
     app.connect("html-page-context", choose_assets, priority=900)
-    app.connect("build-finished", ship_what_is_used, priority=900)
+    app.connect("build-finished", ship_what_is_used, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

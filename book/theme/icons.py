@@ -1,6 +1,6 @@
 """Sphinx extension: the icons that pages show, drawn here, in place of Font Awesome.
 
-Each is a drawing of strokes on 24 by 24 points. The style uses it as a mask, so that it has the
+Each is a drawing of strokes in a box of 24 by 24. The style uses it as a mask, so that it has the
 color and the size of the text, under the class names and in the places that the theme uses.
 """
 
@@ -20,7 +20,7 @@ ICONS = {
     "bell": "M6 16v-5a6 6 0 0 1 12 0v5l2 2H4zM10 21h4",
     "chevron-down": "M5 8l7 7l7-7",
     "circle-exclamation": CIRCLE + "M12 7v6M12 17v.01",
-    "circle-half-stroke": CIRCLE + "M12 3v18M14.5 4v16M17 6v12M19.5 9v6",
+    "circle-half-stroke": CIRCLE + "M12 3v18M13.5 4v16M15 4v16M16.5 5v14M18 6.5v11M19.5 8v8",
     "circle-info": CIRCLE + "M12 11v6M12 7v.01",
     "circle-xmark": CIRCLE + "M9 9l6 6M15 9l-6 6",
     "compress": "M9 4v5H4M20 9h-5V4M15 20v-5h5M4 15h5v5",
@@ -30,7 +30,7 @@ ICONS = {
     "github": "M7 3a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5zM7 16a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5z"
     "M17 6a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5zM7 8v8M17 11c0 4-9 1.5-10 5",
     "lightbulb": "M9 18v-2.5a7 7 0 1 1 6 0V18zM10 21.5h4",
-    "list": "M9 6h11M9 12h11M9 18h11M4 6h.01M4 12h.01M4 18h.01",
+    "list": "M9 6h11M9 12h11M9 18h11M4 6h.5M4 12h.5M4 18h.5",
     "magnifying-glass": LENS,
     "magnifying-glass-minus": LENS + "M8 10.5h5",
     "moon": "M20 14.5A8.5 8.5 0 1 1 9.5 4a7 7 0 0 0 10.5 10.5z",
@@ -39,9 +39,9 @@ ICONS = {
     "M16 11l3.5 4v4L16 15.5M12 9v.01M12 18.5v3",
     "share": "M14 5l6 6l-6 6M20 11h-8c-5 0-8 3-8 8",
     "square-up-right": "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
-    "sun": "M12 8a4 4 0 1 0 0 8a4 4 0 1 0 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M4.9 4.9l1.4 1.4"
-    "M17.7 17.7l1.4 1.4M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4",
-    "triangle-exclamation": "M12 3.5L22 20.5H2zM12 10v5M12 17.5v.01",
+    "sun": "M12 8a4 4 0 1 0 0 8a4 4 0 1 0 0-8zM12 3v1M12 20v1M3 12h1M20 12h1M5.6 5.6l.7.7"
+    "M17.7 17.7l.7.7M5.6 18.4l.7-.7M17.7 6.3l.7-.7",
+    "triangle-exclamation": "M12 4L21 20H3zM12 10v4.5M12 17v.01",
     "xmark": "M5 5l14 14M19 5L5 19",
 }
 ALIASES = {"pencil": ["pencil-alt", "pen"], "square-up-right": ["external-link-alt"]}
@@ -76,6 +76,9 @@ STYLE = """/* Written by book/theme/icons.py. */
   background: currentColor; mask: var(--icon) center / contain no-repeat;
   print-color-adjust: exact;
 }}
+:is(.bd-header-article, .bd-search) :is({classes}) {{ font-size: 1.25rem; }}
+.bd-header-article .btn :is({classes}) {{ vertical-align: middle; }}
+div.admonition > .admonition-title::after {{ inset-block: 0; margin-block: auto; }}
 @media (forced-colors: active) {{
   :is({classes}), {generated} {{ forced-color-adjust: none; background: CanvasText; }}
 }}
@@ -85,8 +88,8 @@ STYLE = """/* Written by book/theme/icons.py. */
 def address(path: str) -> str:
     """A drawing as the address that a style can hold."""
     return (
-        "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' "
-        "fill='none' stroke='black' stroke-width='2' stroke-linecap='round' "
+        "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='1.5 1.5 21 21' "
+        "fill='none' stroke='black' stroke-width='2.25' stroke-linecap='round' "
         f"stroke-linejoin='round'%3E%3Cpath d='{path}'/%3E%3C/svg%3E"
     )
 
