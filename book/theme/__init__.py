@@ -1,4 +1,4 @@
-"""Sphinx extension: what makes the pages a site. Each module here is one part of it."""
+"""Sphinx extension: how the pages look and what they load. Each module here is one part of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from sphinx.config import Config
 
 HERE = Path(__file__).parent
 PARTS = (
+    "assets",
     "contribute",
+    "icons",
+    "images",
+    "licenses",
     "math",
     "permalinks",
     "provenance",

@@ -1,0 +1,95 @@
+"""The built site as readers get it: its pages, and a browser that notes what goes wrong in them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, Route
+
+from book.translation.languages import Language
+from tests.conftest import ROOT
+
+SITE = ROOT / "_build" / "html"
+
+
+def pages(site: Path = SITE) -> list[str]:
+    """Every page, relative to the site."""
+    return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+
+
+def chapter(spoken: Language) -> str:
+    """The page with the most in it: formulas, figures, plots, hints, code."""
+    return f"{spoken.path}chapters/multiple-gpus.html"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder below /book/ and says nothing about it."""
+
+    def translate_path(self, path: str) -> str:
+        """Nothing is served outside /book/, so that an address from the root on is noticed."""
+        below = path.removeprefix("/book/") if path.startswith("/book/") else "nothing-is-here"
+        return super().translate_path(f"/{below}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The tests see the answers."""
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """Serve a site on this machine below a path; the address ends with a slash."""
+    handler = functools.partial(Handler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/book/"
+        server.shutdown()
+
+
+def load_everything(page: Page) -> None:
+    """Load the images that wait until the reader comes near, and see that each can be shown."""
+    page.evaluate(
+        """() => Promise.all([...document.images].map((image) => {
+          image.loading = "eager";
+          return image.decode().catch(() => console.error(`cannot show ${image.src}`));
+        }))"""
+    )
+
+
+@contextmanager
+def watched(browser: Browser, base: str) -> Iterator[tuple[Page, list[str]]]:
+    """A page without a network, and the list of what goes wrong while it is used.
+
+    `base` is the address of the site; a request for anything else is refused and noted.
+    """
+    problems: list[str] = []
+    local = base.startswith("file:")
+    context = browser.new_context(offline=local)  # offline refuses this machine's server too
+
+    def pass_or_refuse(route: Route) -> None:
+        if route.request.url.startswith((base, "data:", "blob:")):
+            route.continue_()
+        else:
+            problems.append(f"request outside the site: {route.request.url}")
+            route.abort()
+
+    context.route("**/*", pass_or_refuse)
+    page = context.new_page()
+    page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
+    page.on(
+        "response",
+        lambda answer: answer.status >= 400 and problems.append(f"{answer.status}: {answer.url}"),
+    )
+    page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+    page.on(
+        "console",
+        lambda message: (
+            message.type in {"error", "warning"}
+            and problems.append(f"console {message.type}: {message.text}")
+        ),
+    )
+    yield page, problems
+    context.close()
