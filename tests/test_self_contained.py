@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, expect
 from book.theme.icons import ALIASES, ICONS
 from book.theme.licenses import FILE, PACKAGES
 from book.translation.languages import LANGUAGES, Language
-from tests.conftest import ROOT
 from tests.built_site import SITE, chapter, load_everything, pages, served, watched
+from tests.conftest import ROOT
 
 EACH_LANGUAGE = pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
 FILES = f"{SITE.as_uri()}/"

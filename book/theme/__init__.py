@@ -9,6 +9,7 @@ from sphinx.config import Config
 
 HERE = Path(__file__).parent
 PARTS = (
+    "accessibility",
     "assets",
     "contribute",
     "icons",
@@ -16,6 +17,7 @@ PARTS = (
     "licenses",
     "math",
     "permalinks",
+    "pictures",
     "provenance",
     "sitemap",
     "social",

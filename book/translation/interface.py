@@ -53,6 +53,10 @@ BUTTONS = {
     "nb_code_prompt_show": "Show code",
     "nb_code_prompt_hide": "Hide code",
 }
+HINTS = {
+    "toggleHintShow": "togglebutton_hint",
+    "toggleHintHide": "togglebutton_hint_hide",
+}
 
 
 def sources() -> list[Source]:
@@ -71,6 +75,11 @@ def script() -> str:
         [
             f"Documentation.addTranslations({json.dumps(search, ensure_ascii=False)});",
             f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};",
+            *(
+                # The extension reads its settings before settings.py has translated them.
+                f"{name} = {json.dumps(_(BUTTONS[setting]), ensure_ascii=False)};"
+                for name, setting in HINTS.items()
+            ),
             "iconCopy = iconCopy.replace(/<title>.*?<.title>/, '');",
             "iconCheck = iconCheck.replace(/<title>.*?<.title>/, '');",
         ]

@@ -24,7 +24,7 @@ PAGE = """<!DOCTYPE html>
 <style>
 body {{ max-width: 40rem; margin: 4rem auto; padding: 0 1rem; }}
 body {{ font: 1.1rem/1.6 system-ui, sans-serif; }}
-:root {{ color-scheme: light dark; }}
+:root {{ color-scheme: light dark; color: CanvasText; background: Canvas; }}
 </style>
 <main>
 {sections}
