@@ -10,13 +10,16 @@ $(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST
 endif
 export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 
-.PHONY: help book notebooks locales sync format test clean
+.PHONY: help book pdf notebooks locales sync format test clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 book: $(READY) ## execute the chapters and write the site (DATA=FashionMNIST: on real images)
 	$(BIN)/python -m book.site html
+
+pdf: $(READY) ## build the site and print it, one PDF a language (needs Chromium)
+	$(BIN)/python -m book.site pdf
 
 notebooks: $(READY) ## write notebooks/ from the chapters
 	D2L_MGPU_SOURCE=generated $(BIN)/python -m book.site notebooks
