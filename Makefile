@@ -13,7 +13,7 @@ export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 # Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
 ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
 
-.PHONY: help book serve cards notebooks locales sync format test clean
+.PHONY: help book serve cards pdf notebooks locales sync format test clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -26,6 +26,9 @@ serve: $(READY) ## serve the site, rebuild what changes (LANGUAGE=vi: that one o
 
 cards: $(READY) ## draw the pictures of the site: cards for sharing, icons
 	$(BIN)/python -m book.theme.cards
+
+pdf: $(READY) ## build the site and print it, one PDF a language (needs Chromium)
+	$(BIN)/python -m book.site pdf
 
 notebooks: $(READY) ## write notebooks/ from the chapters
 	D2L_MGPU_SOURCE=generated $(BIN)/python -m book.site notebooks

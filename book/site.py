@@ -1,4 +1,4 @@
-"""Build the book: `python -m book.site html`, `notebooks` or `locales`.
+"""Build the book: `python -m book.site html`, `pdf`, `notebooks` or `locales`.
 
 The pages and the notebooks of a language share one set of doctrees, and all languages share one
 execution cache, so whatever comes second executes nothing.
@@ -18,6 +18,7 @@ from typing import Any
 from jupyter_book.sphinx import build_sphinx
 
 from book.facts import ROOT
+from book.theme import pdf
 from book.translation.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
 
 
@@ -81,6 +82,14 @@ def write_site(root: Path, only: str | None = None) -> None:
         print(f"{language.name}: {seconds}", flush=True)
 
 
+def write_pdfs(root: Path) -> None:
+    """Print the site; if it had no PDFs before, its pages are written again, to link to them."""
+    pdf.find_browser()
+    write_site(root)
+    if pdf.write(root):
+        write_site(root)
+
+
 def write_notebooks(root: Path) -> None:
     """Build the notebooks and put them into `notebooks`, where readers and tests find them."""
     for language, built in build_each(root, "notebooks"):
@@ -94,7 +103,12 @@ def write_catalogues(root: Path) -> None:
     build(root, "catalogues", nb_execution_mode="off")
 
 
-COMMANDS = {"html": write_site, "notebooks": write_notebooks, "locales": write_catalogues}
+COMMANDS = {
+    "html": write_site,
+    "pdf": write_pdfs,
+    "notebooks": write_notebooks,
+    "locales": write_catalogues,
+}
 
 if __name__ == "__main__":
     match sys.argv[1:]:

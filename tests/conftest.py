@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
+
+from book.theme.browser import NAMES, program, running
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,13 +63,9 @@ def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The machine's Chromium or Chrome, without a window."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    if program is None:
-        message = f"needs a browser, but none of {', '.join(names)} is on this machine"
+    path = program()
+    if path is None:
+        message = f"needs a browser, but none of {', '.join(NAMES)} is on this machine"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=options)
-        yield running
-        running.close()
+    with running(path) as chromium:
+        yield chromium

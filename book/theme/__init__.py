@@ -18,6 +18,7 @@ PARTS = (
     "math",
     "permalinks",
     "pictures",
+    "printing",
     "provenance",
     "sitemap",
     "social",
