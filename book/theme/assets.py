@@ -38,7 +38,7 @@ ADDRESSES = {
 
 def wanted(assets: list[Any], body: str) -> list[Any]:
     """The scripts or styles that a page uses, each once."""
-    found = {}
+    found: dict[str, Any] = {}
     for asset in assets:
         source = f"{asset.filename or ''} {asset.attributes.get('body', '')}"
         marks = [mark for name, mark in FEATURES.items() if name in source]

@@ -94,7 +94,8 @@ def fonts(reader: PdfReader) -> list[DictionaryObject]:
     """Every font of a PDF; a composite one as the font that it is made of."""
     found = {}
     for page in reader.pages:
-        for entry in page["/Resources"].get("/Font", {}).values():
+        resources = cast(DictionaryObject, page["/Resources"])
+        for entry in cast(DictionaryObject, resources.get("/Font", {})).values():
             font = entry.get_object()
             found[entry.idnum] = font.get("/DescendantFonts", [font])[0].get_object()
     return list(found.values())
