@@ -94,7 +94,7 @@ def fonts(reader: PdfReader) -> list[DictionaryObject]:
     """Every font of a PDF; a composite one as the font that it is made of."""
     found = {}
     for page in reader.pages:
-        for entry in page["/Resources"].get("/Font", {}).values():
+        for entry in cast(DictionaryObject, page["/Resources"]).get("/Font", {}).values():
             font = entry.get_object()
             found[entry.idnum] = font.get("/DescendantFonts", [font])[0].get_object()
     return list(found.values())
@@ -102,7 +102,7 @@ def fonts(reader: PdfReader) -> list[DictionaryObject]:
 
 def is_embedded(font: DictionaryObject) -> bool:
     """Whether the font's shapes are in the file: in a Type 3 font they are drawings."""
-    description = font.get("/FontDescriptor", {}).get_object()
+    description = cast(DictionaryObject, font.get("/FontDescriptor", DictionaryObject()))
     return font["/Subtype"] == "/Type3" or any("/FontFile" in key for key in description)
 
 

@@ -81,7 +81,7 @@ def chapter(site: Site, page: str, html: str) -> Tag:
         if not tag.find_parent("svg"):  # a drawing refers to its ids in ways of its own
             tag["id"] = f"{prefix}.{tag['id']}"
     for attribute in ("href", "src"):
-        for tag in article.find_all(attrs={attribute: True}):
+        for tag in article.select(f"[{attribute}]"):
             if not tag.find_parent("svg"):
                 tag[attribute] = site.redirect(page, str(tag[attribute]), tag.name != "a")
     for image in article.select("[loading=lazy]"):
