@@ -46,6 +46,7 @@ def print_document(running: Browser, document: Path) -> bytes:
     """Print an HTML file, twice: the first time says on which pages the sections are."""
     page = running.new_page()
     page.goto(document.as_uri(), wait_until="load")
+    page.evaluate("document.fonts.ready")
     first = PdfReader(BytesIO(page.pdf(**SETTINGS)))
     numbers = {
         name: (first.get_destination_page_number(place) or 0) + 1
