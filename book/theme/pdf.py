@@ -46,6 +46,7 @@ def print_document(running: Browser, document: Path) -> bytes:
     """Print an HTML file, twice: the first time says on which pages the sections are."""
     page = running.new_page()
     page.goto(document.as_uri(), wait_until="load")
+    page.evaluate("document.fonts.ready")
     first = PdfReader(BytesIO(page.pdf(**SETTINGS)))
     numbers = {
         name: (first.get_destination_page_number(place) or 0) + 1
@@ -94,8 +95,7 @@ def fonts(reader: PdfReader) -> list[DictionaryObject]:
     """Every font of a PDF; a composite one as the font that it is made of."""
     found = {}
     for page in reader.pages:
-        resources = cast(DictionaryObject, page["/Resources"])
-        for entry in cast(DictionaryObject, resources.get("/Font", {})).values():
+        for entry in cast(DictionaryObject, page["/Resources"]).get("/Font", {}).values():
             font = entry.get_object()
             found[entry.idnum] = font.get("/DescendantFonts", [font])[0].get_object()
     return list(found.values())
@@ -103,7 +103,7 @@ def fonts(reader: PdfReader) -> list[DictionaryObject]:
 
 def is_embedded(font: DictionaryObject) -> bool:
     """Whether the font's shapes are in the file: in a Type 3 font they are drawings."""
-    description = font.get("/FontDescriptor", {}).get_object()
+    description = cast(DictionaryObject, font.get("/FontDescriptor", DictionaryObject()))
     return font["/Subtype"] == "/Type3" or any("/FontFile" in key for key in description)
 
 

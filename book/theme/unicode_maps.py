@@ -13,8 +13,8 @@ from pypdf import PdfWriter
 from pypdf.generic import DictionaryObject, StreamObject
 
 # The second block of radicals has no decomposition in Unicode's data. This is Noto's own choice.
-RADICALS = "⺂⺃⺅⺉⺎⺏⺐⺒⺓⺔⺕⺖⺘⺙⺛⺞⺟⺠⺡⺣⺦⺨⺫⺭⺯⺰⺱⺲⺹⺺⺾⻁⻂⻃⻅⻆⻈⻉⻋⻌⻐⻑⻒⻓⻔⻖⻘⻙⻚⻛⻜⻝⻟⻠⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻮⻯⻰⻱⻲⻳"  # noqa: E501
-CHARACTERS = "乛乚亻刂兀尣尢巳幺彑彐忄扌攵旡歺母民氵灬丬犭罒礻糹纟罓罒耂肀艹虎衤覀见角讠贝车辶钅長镸长门阝青韦页风飞食飠饣马骨鬼鱼鸟卤麦黄黾斉齐齿竜龙龜亀龟"  # noqa: E501
+RADICALS = "⺏⺒⺟⺠⻁⻅⻆⻉⻋⻑⻒⻓⻔⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻬⻮⻰⻳"
+CHARACTERS = "尣巳母民虎见角贝车長镸长门青韦页风飞食马骨鬼鱼鸟卤麦黄黾齐齿龙龟"
 SUPPLEMENT = str.maketrans(RADICALS, CHARACTERS)
 ENTRY = re.compile(r"<(2[EF][0-9A-F]{2})>$", re.MULTILINE | re.IGNORECASE)
 RANGES = re.compile(r"\d+ beginbfrange\n(.*?)endbfrange\n", re.DOTALL)

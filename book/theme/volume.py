@@ -111,10 +111,14 @@ def broken_links(chapters: list[Tag]) -> list[str]:
     ]
 
 
-def stylesheets(site: Site, page: str, html: str) -> list[str]:
-    """The addresses of the stylesheets that a page uses."""
-    links = BeautifulSoup(html, "html.parser").select("head link[rel=stylesheet][href]")
-    return [site.redirect(page, str(link["href"]), True) for link in links]
+def stylesheets(site: Site, texts: dict[str, str]) -> list[str]:
+    """The addresses of the stylesheets that the pages use, each once, ours for paper last."""
+    found = [
+        site.redirect(page, str(link["href"]), True)
+        for page, html in texts.items()
+        for link in BeautifulSoup(html, "html.parser").select("head link[rel=stylesheet][href]")
+    ]
+    return sorted(dict.fromkeys(found), key=lambda address: "/print.css" in address)
 
 
 def metadata(root: Path) -> tuple[str, str, str]:
@@ -158,7 +162,7 @@ def volume(root: Path, spoken: Language) -> Volume:
         date=datetime.now(UTC).date().isoformat(),
         address=site.published,
         logo=f"{site.folder}_static/logo.svg",
-        stylesheets=stylesheets(site, *next(iter(texts.items()))),
+        stylesheets=stylesheets(site, texts),
         entries=[entry for entry in entries if entry.level < 3],
         chapters=[str(article) for article in chapters],
     )
