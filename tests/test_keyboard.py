@@ -68,7 +68,7 @@ def unseen(page: Page, limit: int = 400) -> list[str]:
             return poor
         stop = page.evaluate(FOCUSED)
         if not stop["seen"] or not stop["inside"] or stop["covered"]:
-            poor.append(stop["name"])
+            poor.append(str(stop))
     raise AssertionError(f"more than {limit} stops")
 
 
