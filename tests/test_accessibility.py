@@ -5,6 +5,7 @@ All of axe's rules are on, target-size too, which axe leaves out unless asked fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -125,10 +126,13 @@ def test_letters_decide_how_far_a_drawing_shrinks() -> None:
     assert least_width(plot) == 400 * LEGIBLE / 10
 
 
+SENTENCE = re.compile(r"\w[ ,].*\w[ .]|[\u4e00-\u9fff]{3}")  # several words, or Chinese
+
+
 def wordless(html: str) -> list[str]:
     """The pictures of an article that a blind reader would not know: no words, or a file's name."""
     images = BeautifulSoup(html, "html.parser").select("article :is(img, object, embed, svg)")
-    poor = [image for image in images if len(str(image.get("alt") or "").split()) < 3]
+    poor = [image for image in images if not SENTENCE.search(str(image.get("alt") or ""))]
     return [str(image)[:200] for image in poor if image.get("aria-hidden") != "true"]
 
 
