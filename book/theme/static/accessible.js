@@ -5,12 +5,9 @@
   const SCROLLING = ".picture, .pst-scrollable-table-container, div.math, math[display=block], pre";
 
   /** What scrolls can be focused, so that the arrow keys scroll it. */
-  function letKeyboardScroll() {
-    for (const box of document.querySelectorAll(SCROLLING)) {
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-      else box.removeAttribute("tabindex");
-    }
-  }
+  const scrolling = new ResizeObserver((changes) => {
+    for (const { target: box } of changes) box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+  });
 
   /** Name the buttons that open answers after what they open; the extension names all alike. */
   function nameToggles() {
@@ -44,11 +41,10 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    letKeyboardScroll();
+    for (const box of document.querySelectorAll(SCROLLING)) scrolling.observe(box);
     nameToggles();
     nameCopyButtons();
     returnFocus();
     document.addEventListener("click", nameToggles);
   });
-  for (const event of ["load", "resize"]) window.addEventListener(event, letKeyboardScroll);
 })();
