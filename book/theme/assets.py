@@ -31,14 +31,14 @@ FONT_AWESOME = re.compile(
     r'|(?<=[{}])(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}'
 )
 ADDRESSES = {
-    ".html": re.compile(r'(?:src|href)="([^":#?]+)'),
-    ".css": re.compile(r"""(?:url\(["']?|@import ["'])([^"':)#?]+)"""),
+    ".html": re.compile(r'(?:src|href)="([^":#?]+)["#?]'),
+    ".css": re.compile(r"""(?:url\(["']?|@import ["'])([^"':)#?]+)["')#?]"""),
 }
 
 
 def wanted(assets: list[Any], body: str) -> list[Any]:
     """The scripts or styles that a page uses, each once."""
-    found = {}
+    found: dict[str, Any] = {}
     for asset in assets:
         source = f"{asset.filename or ''} {asset.attributes.get('body', '')}"
         marks = [mark for name, mark in FEATURES.items() if name in source]
