@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, ConsoleMessage, Page, Response, Route
 
 from book.translation.languages import Language
 from tests.conftest import ROOT
@@ -76,20 +76,19 @@ def watched(browser: Browser, base: str) -> Iterator[tuple[Page, list[str]]]:
             problems.append(f"request outside the site: {route.request.url}")
             route.abort()
 
+    def note_answer(answer: Response) -> None:
+        if answer.status >= 400:
+            problems.append(f"{answer.status}: {answer.url}")
+
+    def note_message(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            problems.append(f"console {message.type}: {message.text}")
+
     context.route("**/*", pass_or_refuse)
     page = context.new_page()
     page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
-    page.on(
-        "response",
-        lambda answer: answer.status >= 400 and problems.append(f"{answer.status}: {answer.url}"),
-    )
+    page.on("response", note_answer)
     page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-    page.on(
-        "console",
-        lambda message: (
-            message.type in {"error", "warning"}
-            and problems.append(f"console {message.type}: {message.text}")
-        ),
-    )
+    page.on("console", note_message)
     yield page, problems
     context.close()

@@ -31,8 +31,8 @@ FONT_AWESOME = re.compile(
     r'|(?<=[{}])(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}'
 )
 ADDRESSES = {
-    ".html": re.compile(r'(?:src|href)="([^":#?]+)'),
-    ".css": re.compile(r"""(?:url\(["']?|@import ["'])([^"':)#?]+)"""),
+    ".html": re.compile(r'(?:src|href)="([^":#?]+)["#?]'),
+    ".css": re.compile(r"""(?:url\(["']?|@import ["'])([^"':)#?]+)["')#?]"""),
 }
 
 
