@@ -26,9 +26,11 @@ ICONS = {
     "compress": "M9 4v5H4M20 9h-5V4M15 20v-5h5M4 15h5v5",
     "download": "M12 4v11M7 10.5l5 5l5-5M4 20h16",
     "expand": "M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5",
+    "file-pdf": "M6 3h8.5L19 7.5V21H6zM14 3v5h5M9.5 13h6M9.5 17h6",
     "flask": "M9 3h6M10 3v6L4.5 18.5A1.7 1.7 0 0 0 6 21h12a1.7 1.7 0 0 0 1.5-2.5L14 9V3M7.5 15h9",
     "github": "M7 3a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5zM7 16a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5z"
     "M17 6a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5zM7 8v8M17 11c0 4-9 1.5-10 5",
+    "laptop": "M5 5h14v10.5H5zM3 19.5h18",
     "lightbulb": "M9 18v-2.5a7 7 0 1 1 6 0V18zM10 21.5h4",
     "list": "M9 6h11M9 12h11M9 18h11M4 6h.5M4 12h.5M4 18h.5",
     "magnifying-glass": LENS,
