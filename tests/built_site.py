@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Response, Route
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, Route
 
 from book.translation.languages import Language
 from tests.conftest import ROOT
@@ -76,6 +76,11 @@ def watched(browser: Browser, base: str) -> Iterator[tuple[Page, list[str]]]:
             problems.append(f"request outside the site: {route.request.url}")
             route.abort()
 
+    def note_failure(request: Request) -> None:
+        # The browser itself gives up the icon of its tab when the next page comes too soon.
+        if request.failure != "net::ERR_ABORTED":
+            problems.append(f"failed: {request.url} {request.failure}")
+
     def note_answer(answer: Response) -> None:
         if answer.status >= 400:
             problems.append(f"{answer.status}: {answer.url}")
@@ -86,7 +91,7 @@ def watched(browser: Browser, base: str) -> Iterator[tuple[Page, list[str]]]:
 
     context.route("**/*", pass_or_refuse)
     page = context.new_page()
-    page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
+    page.on("requestfailed", note_failure)
     page.on("response", note_answer)
     page.on("pageerror", lambda error: problems.append(f"error: {error}"))
     page.on("console", note_message)
