@@ -23,7 +23,7 @@ from book.translation.catalogues import LIST
 from book.translation.languages import LANGUAGES, Language
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
-VERSION = re.compile(r"\d+\.\d+\.\d+|3\.1\d|(?<=BY-SA )4\.0")  # they keep their points
+VERSION = re.compile(r"\d+\.\d+\.\d+|3\.1\d|(?<=BY-SA )4\.0|(?<=ShareAlike )4\.0")  # they keep their points
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")
 MARKUP = re.compile(r"[*`$\[\]]|\{\w+\}`")
