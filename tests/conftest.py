@@ -60,7 +60,7 @@ def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its processes must not live on in the tests of launch
 def browser() -> Iterator[Browser]:
     """The machine's Chromium or Chrome, without a window."""
     path = program()
