@@ -72,7 +72,7 @@ def test_workers_killed_at_random_steps_lose_nothing(left_alone: LeftAlone, star
         victim = chance.choice([0, 1])
         seen.update(run.descendants())
         os.kill(workers[victim], signal.SIGKILL)
-        run.new_events()
+        run.read_events()
         last = max(e["step"] for e in run.events if e["event"] == "step")
         saved = max(e["step"] for e in run.events if e["event"] == "checkpoint")
         print(f"kill {number} of {KILLS}: rank {victim}, step {step} logged, checkpoint {saved}")
