@@ -32,14 +32,21 @@ def wait_until(condition: Callable[[], Any]) -> None:
 class Run:
     """One run in `folder`: alone where `torchrun` is None, else with these options of torchrun."""
 
-    def __init__(self, folder: Path, *options: object, torchrun: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: object,
+        torchrun: list[str] | None = None,
+        checkpoints: bool = True,
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.events_file = folder, folder / "events"
         self.checkpoints, self.temporary = folder / "checkpoints", folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.read_so_far, self.events = 0, []
         words = [*TORCHRUN, *torchrun] if torchrun is not None else []
-        words += [*TRAIN, "--checkpoint-dir", self.checkpoints, "--events", self.events_file]
+        words += [*TRAIN, "--events", self.events_file]
+        words += ["--checkpoint-dir", self.checkpoints] if checkpoints else []
         self.process = psutil.Popen(
             [sys.executable, *map(str, [*words, *options])],
             env=os.environ

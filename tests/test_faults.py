@@ -17,8 +17,11 @@ from tests.runs import Run, figures, same_bits
 KILLS = int(os.environ.get("D2L_MGPU_TEST_KILLS", "3"))
 EVERY = 5  # steps between two checkpoints
 # 5 epochs of 21 steps, the last of each with 8 examples; momentum and cosine are states to lose
-OPTIONS = "--num-train 648 --num-test 101 --batch-size 32 --epochs 5 --checkpoint-every 5".split()
-OPTIONS += "--momentum 0.9 --schedule cosine --lr 0.02 --events-every 1".split()
+OPTIONS = [
+    *("--num-train", 648, "--num-test", 101, "--batch-size", 32, "--epochs", 5),
+    *("--momentum", 0.9, "--schedule", "cosine", "--lr", 0.02),
+    *("--checkpoint-every", EVERY, "--events-every", 1),
+]
 STEPS = 5 * 21
 pytestmark = pytest.mark.timeout(900)
 
@@ -49,7 +52,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_workers_killed_at_random_steps_lose_nothing(undisturbed: Run, start: Start) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
-    steps = sorted(chance.sample(range(EVERY + 1, STEPS - 5), KILLS))
+    steps = sorted(chance.sample(range(EVERY + 1, STEPS - 20), KILLS))
     print(f"seed {seed}: kills due at steps {steps}")
     run = start("killed", torchrun=["--nproc-per-node=2", f"--max-restarts={KILLS}"])
     seen: set[psutil.Process] = set()
@@ -74,3 +77,37 @@ def test_workers_killed_at_random_steps_lose_nothing(undisturbed: Run, start: St
     assert sorted(os.listdir(run.checkpoints)) == sorted(os.listdir(undisturbed.checkpoints))
     left = {name.rpartition("_")[0] for name in os.listdir(run.temporary)}
     assert left <= {"torchelastic", "torchinductor"}  # what torchrun leaves even if all is well
+
+
+@pytest.mark.parametrize(
+    ("number", "torchrun"),
+    [(signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGTERM, ["--nproc-per-node=2"])],
+    ids=["SIGTERM", "Ctrl-C", "SIGTERM to torchrun"],
+)
+def test_a_run_asked_to_stop_saves_and_goes_on_later(
+    number: signal.Signals, torchrun: list[str] | None, undisturbed: Run, start: Start
+) -> None:
+    run = start("stopped", torchrun=torchrun)
+    run.wait_for("step", 23)
+    run.process.send_signal(number)
+    code = run.end()
+    assert code == (75 if torchrun is None else 1)  # torchrun has codes of its own
+    [stop] = [event for event in run.events if event["event"] == "stop"]
+    assert f"Stopped after step {stop['step']}; the same command goes on" in run.errors()
+    assert [e["step"] for e in run.events if e["event"] == "checkpoint"][-1] == stop["step"]
+    again = start("stopped", torchrun=torchrun)
+    assert again.end() == 0, again.errors()
+    assert again.events[-1]["event"] == "end"
+    for ours, theirs in zip(run.epochs + again.epochs, undisturbed.epochs, strict=True):
+        assert (ours["epoch"], ours["accuracy"]) == (theirs["epoch"], theirs["accuracy"])
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    if torchrun is not None:  # the same number of ranks: not only equal but the same
+        assert same_bits(again.weights(), undisturbed.weights())
+
+
+def test_without_a_folder_a_stop_says_that_nothing_was_saved(tmp_path: Path) -> None:
+    run = Run(tmp_path, *OPTIONS[:-4], "--events-every", 1, checkpoints=False)
+    run.wait_for("step", 3)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.end() == 75
+    assert "nothing was saved, because there is no --checkpoint-dir" in run.errors()
