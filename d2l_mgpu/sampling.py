@@ -44,7 +44,7 @@ class ShardSampler(Sampler[list[int]]):
         return -(-self.num_examples // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        # Two words of a hash-like mix: seed 1, epoch 0 must not repeat seed 0, epoch 1.
+        # Seed 1, epoch 0 must not repeat the order of seed 0, epoch 1.
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         batches = torch.randperm(self.num_examples, generator=generator).split(self.batch_size)
         for batch in batches[self.position :]:
