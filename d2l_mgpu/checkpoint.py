@@ -169,7 +169,7 @@ def load_weights(folder: str | Path) -> dict[str, Tensor]:
     metadata = dcp.FileSystemReader(newest[0]).read_metadata().state_dict_metadata
     weights = {
         key.removeprefix("model."): torch.empty(entry.size, dtype=entry.properties.dtype)
-        for key, entry in metadata.items()
+        for key, entry in sorted(metadata.items())
         if key.startswith("model.") and isinstance(entry, TensorStorageMetadata)
     }
     _quietly(dcp.load, {"model": weights}, checkpoint_id=newest[0], no_dist=True)

@@ -121,7 +121,8 @@ def load_data_fashion_mnist(
                 raise
             print(f"{error}. Drawings stand in for it.")
     if folder is None:
-        parts, title = _drawings(), "Generated garments (not Fashion-MNIST)"
+        parts = _drawings(num_train, train=True), _drawings(num_test, train=False)
+        title = "Generated garments (not Fashion-MNIST)"
         origin = "drawn by d2l_mgpu.garments with seed 0"
     else:
         parts, title = real_images.read(folder, name), name
@@ -152,11 +153,9 @@ def _checked_source(source: str | None) -> str:
     return source
 
 
-@lru_cache(maxsize=1)
-def _drawings() -> tuple[real_images.Part, real_images.Part]:
-    """Training and test drawings; a process draws them once."""
-    train, test = garments.generate(12_000), garments.generate(2_000, train=False)
-    return (
-        (torch.from_numpy(train[0]), torch.from_numpy(train[1])),
-        (torch.from_numpy(test[0]), torch.from_numpy(test[1])),
-    )
+@lru_cache(maxsize=4)
+def _drawings(count: int | None, train: bool) -> real_images.Part:
+    """The first `count` training or test drawings, of 12,000 or 2,000; each set is drawn once."""
+    total = 12_000 if train else 2_000
+    images, labels = garments.generate(min(count or total, total), train=train)
+    return torch.from_numpy(images), torch.from_numpy(labels)

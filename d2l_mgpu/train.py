@@ -118,8 +118,8 @@ class _Run:
         self.say(f"Resuming from {path.name}: {where}.")
         if before != now:
             self.say(
-                f"It was saved by {before} processes, now there are {now}: the batches stay the "
-                "same, but are cut into other shards, so that sums round differently."
+                f"The number of processes was {before} and is {now}: the batches stay the same, "
+                "but are cut into other shards, so that sums round differently."
             )
         self.log_once("resume", step=self.saved, path=path.name, saved_by=before)
 

@@ -67,7 +67,9 @@ class Trainer:
             world_size=group.world_size,
         )
         self.step, self.num_steps = 0, recipe.epochs * len(self.sampler)
-        self.replica = _settled(DistributedDataParallel(net.to(group.device)), images, group)
+        self.replica = net.to(group.device)
+        if group.world_size > 1:
+            self.replica = _settled(DistributedDataParallel(net), images, group)
         self.optimizer = torch.optim.SGD(
             self.replica.parameters(),
             lr=recipe.lr,
@@ -122,10 +124,11 @@ class Trainer:
 
     def save(self, folder: Path, facts: dict[str, Any]) -> Path:
         """Write a checkpoint of this moment; `facts` are kept with it. A collective."""
-        for buffer in self.replica.buffers():
-            # Each rank has gathered other BatchNorm statistics; DDP goes on with those of rank 0,
+        if self.group.world_size > 1:
+            # Each rank has gathered other BatchNorm statistics. DDP goes on with those of rank 0,
             # while a checkpoint would take each tensor from whichever rank comes handy.
-            dist.broadcast(buffer, src=0)
+            for buffer in self.replica.buffers():
+                dist.broadcast(buffer, src=0)
         own = self._own_state()
         ranks = {f"{self.group.rank}.{name}": value for name, value in own.items()}
         facts = facts | {

@@ -1,0 +1,92 @@
+"""`d2l_mgpu.train` as its users see it: what it prints, the same steps however it is started."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+import torch
+
+from d2l_mgpu import launch
+from d2l_mgpu.checkpoint import load_weights
+from d2l_mgpu.train import main
+
+OPTIONS = [*("--source", "generated", "--num-train", "100", "--num-test", "33")]
+OPTIONS += [*("--batch-size", "34", "--epochs", "2", "--lr", "0.05", "--seed", "5")]
+pytestmark = pytest.mark.timeout(300)
+
+
+def train(folder: Path, *options: str) -> list[dict]:
+    return main([*OPTIONS, "--checkpoint-dir", str(folder), *options])
+
+
+def test_a_line_of_json_an_epoch_is_all_that_goes_to_standard_output(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    history = train(tmp_path)
+    out, err = capfd.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == history
+    assert [epoch["epoch"] for epoch in history] == [1, 2]
+    assert history[0].keys() == {"epoch", "loss", "accuracy", "seconds", "world_size"}
+    assert err.startswith("Generated garments") and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--accumulate", "3"]], ids=["", "in micro-batches"])
+def test_processes_and_micro_batches_change_nothing_but_rounding(
+    options: list[str], tmp_path: Path
+) -> None:
+    alone = train(tmp_path / "alone")
+    results = launch(train, tmp_path / "three", *options, num_devices=3)
+    for history in results:  # every rank knows the figures of all
+        for ours, theirs in zip(history, alone, strict=True):
+            assert ours["accuracy"] == theirs["accuracy"]
+            assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    ours, theirs = load_weights(tmp_path / "three"), load_weights(tmp_path / "alone")
+    for name, weights in theirs.items():
+        torch.testing.assert_close(ours[name], weights, rtol=1e-4, atol=1e-6)
+
+
+def test_resnet_is_trained_as_well(tmp_path: Path) -> None:
+    small = ["--model", "resnet18", "--num-train", "8", "--num-test", "4", "--batch-size", "4"]
+    [epoch] = launch(train, tmp_path, *small, "--epochs", "1", num_devices=2)[0]
+    assert 0 <= epoch["accuracy"] <= 1
+    assert "3.0.bn1.running_mean" in load_weights(tmp_path)
+
+
+@pytest.mark.parametrize("options", [[], ["--no-progress"]])
+def test_a_progress_bar_is_drawn_where_somebody_watches(options: list[str]) -> None:
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))  # lines, columns
+    done = subprocess.run(
+        [sys.executable, "-m", "d2l_mgpu.train", *OPTIONS, *options],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+    assert bool(re.search(r"6/6 .*step", shown)) == (not options)
+
+
+def test_a_damaged_checkpoint_is_passed_over_when_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    history = train(tmp_path)
+    weights = load_weights(tmp_path)
+    [file] = tmp_path.glob("step-00000006/*.distcp")
+    file.write_bytes(file.read_bytes()[:-1])
+    capfd.readouterr()
+    [again] = train(tmp_path, "--fall-back")
+    assert "step-00000006/__0_0.distcp is damaged" in capfd.readouterr().err
+    assert (again["loss"], again["accuracy"]) == (history[1]["loss"], history[1]["accuracy"])
+    for name, value in load_weights(tmp_path).items():
+        assert torch.equal(value, weights[name])
