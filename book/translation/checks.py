@@ -24,7 +24,9 @@ from book.translation.languages import LANGUAGES, Language
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
 # Versions keep their points: of packages, of Python, of the license.
-VERSION = re.compile(r"\d+\.\d+\.\d+|3\.1\d|(?<=BY-SA )4\.0|(?<=ShareAlike )4\.0")
+VERSION = re.compile(
+    r"\d+\.\d+\.\d+|3\.1\d|(?<=PyTorch )\d+\.\d+|(?<=BY-SA )4\.0|(?<=ShareAlike )4\.0"
+)
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")
 MARKUP = re.compile(r"[*`$\[\]]|\{\w+\}`")
