@@ -9,7 +9,6 @@ import faulthandler
 import linecache
 import multiprocessing
 import os
-import re
 import signal
 import socket
 import sys
@@ -24,14 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from d2l_mgpu.devices import get_devices
-
-_device: torch.device | None = None  # set in a worker only
-
-
-def rank_device() -> torch.device:
-    """Return the device of this rank; outside `launch`, the first device of this machine."""
-    return get_devices(1, quiet=True)[0] if _device is None else _device
+from d2l_mgpu.processes import blames_peer, join
 
 
 @dataclass(frozen=True)
@@ -120,23 +112,10 @@ def _redirect_output(stem: Path) -> None:
 
 
 def _join_group(rank: int, devices: list[torch.device], store: Path) -> None:
-    """Make `devices[rank]` current and meet the other ranks through the file `store`: no port,
-    no host name. Gloo where ranks share a device, which NCCL refuses."""
-    global _device
-    device = _device = devices[rank]
-    own = device.type != "cpu" and len(set(devices)) == len(devices)
-    if device.index is not None:
-        torch.accelerator.set_device_index(device.index)
+    """Meet the other ranks through the file `store`: no port, no host name."""
     names = [name for _, name in socket.if_nameindex()]
     os.environ["GLOO_SOCKET_IFNAME"] = next(name for name in names if name.startswith("lo"))
-    backend = f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
-    dist.init_process_group(
-        backend if own else "gloo",
-        store=dist.FileStore(str(store), len(devices)),
-        rank=rank,
-        world_size=len(devices),
-        device_id=device if own and device.type == "cuda" else None,
-    )
+    join(devices, rank, dist.FileStore(str(store), len(devices)), rank, len(devices))
 
 
 def _pickled(result: Any, rank: int) -> bytes:
@@ -166,20 +145,9 @@ def _describe(error: BaseException) -> Raised:
         summary="".join(traceback.format_exception_only(error)).strip(),
         traceback="".join(traceback.format_exception(type(error), error, trace)).rstrip(),
         seconds=time.monotonic(),
-        blames_peer=_blames_peer(error),
+        blames_peer=blames_peer(error),
         pickled=pickled,
     )
-
-
-def _blames_peer(error: BaseException | None) -> bool:
-    """Whether `error`, or what it was raised from, is a collective that another rank left."""
-    if error is None:
-        return False
-    if isinstance(error, dist.DistError):
-        return True
-    if isinstance(error, RuntimeError) and re.search(r"gloo|nccl", str(error), re.IGNORECASE):
-        return True
-    return _blames_peer(error.__cause__ or error.__context__)
 
 
 def _write(path: Path, content: bytes) -> None:

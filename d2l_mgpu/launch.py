@@ -23,8 +23,9 @@ from typing import Any
 
 import torch
 
-from d2l_mgpu._worker import Raised, pack, rank_device, work
+from d2l_mgpu._worker import Raised, pack, work
 from d2l_mgpu.devices import get_devices
+from d2l_mgpu.processes import rank_device
 
 __all__ = ["RankError", "launch", "rank_device"]
 

@@ -91,3 +91,14 @@ def resnet18(num_classes: int, in_channels: int = 1) -> nn.Sequential:
         nn.Flatten(),
         nn.Linear(512, num_classes),
     )
+
+
+class LeNet(nn.Module):
+    """`lenet` as a module: the same function of the same eight parameters."""
+
+    def __init__(self, std: float | None = None, seed: int = 0) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(lenet_params(std, seed))
+
+    def forward(self, X: Tensor) -> Tensor:
+        return lenet(X, list(self.params))

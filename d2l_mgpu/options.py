@@ -1,0 +1,105 @@
+"""The command line of `d2l_mgpu.train`: what can be said, and one sentence for what cannot."""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from d2l_mgpu.trainer import Recipe
+
+Number = TypeVar("Number", int, float)
+
+
+def _number(
+    kind: type[Number], fits: Callable[[Number], bool], wanted: str
+) -> Callable[[str], Number]:
+    """Return what reads a number for which `fits` holds, or says which was `wanted`."""
+
+    def read(text: str) -> Number:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not fits(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+        return value
+
+    return read
+
+
+_count = _number(int, lambda n: n >= 1, "a whole number of at least 1")
+_seed = _number(int, lambda n: 0 <= n < 2**40, "a whole number from 0 to 2^40 - 1")
+_positive = _number(float, lambda x: 0 < x < float("inf"), "a number above 0")
+_not_negative = _number(float, lambda x: 0 <= x < float("inf"), "a number of at least 0")
+_fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the whole list of options before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; --help lists the options.\n")
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of the description and adds the defaults."""
+
+
+def read(arguments: Sequence[str] | None, description: str | None) -> argparse.Namespace:
+    """Return the options in `arguments` (of this process if None); SystemExit(2) for bad ones."""
+    result = _Parser(
+        prog="d2l_mgpu.train",
+        description=description,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    add = result.add_argument_group("what to train").add_argument
+    add("--model", choices=["lenet", "resnet18"], default="lenet", help="the network")
+    add("--dataset", choices=["FashionMNIST", "MNIST"], default="FashionMNIST", help="the images")
+    add(
+        "--source",
+        choices=["auto", "real", "generated"],
+        default=os.environ.get("D2L_MGPU_SOURCE") or "auto",
+        help="real images, generated ones, or real ones where they can be had",
+    )
+    add("--num-train", type=_count, metavar="N", help="train on the first N images only")
+    add("--num-test", type=_count, metavar="N", help="test on the first N images only")
+
+    recipe, add = Recipe(), result.add_argument_group("how to train").add_argument
+    add("--epochs", type=_count, default=recipe.epochs, metavar="N", help="epochs to train")
+    add("--batch-size", type=_count, default=recipe.batch_size, metavar="N",
+        help="examples a step, over all processes")  # fmt: skip
+    add("--accumulate", type=_count, default=recipe.accumulate, metavar="N",
+        help="micro-batches that each process cuts its shard into")  # fmt: skip
+    add("--lr", type=_positive, default=recipe.lr, help="learning rate")
+    add("--momentum", type=_fraction, default=recipe.momentum, help="of SGD, below 1")
+    add("--weight-decay", type=_not_negative, default=recipe.weight_decay, help="of SGD")
+    add("--schedule", choices=["constant", "cosine"], default=recipe.schedule,
+        help="of the learning rate; cosine falls to 0 in the last step")  # fmt: skip
+    add("--seed", type=_seed, default=recipe.seed, help="of weights, order and random numbers")
+
+    add = result.add_argument_group("checkpoints").add_argument
+    add("--checkpoint-dir", type=Path, metavar="DIR",
+        help="save here, and resume from here; all nodes must see it")  # fmt: skip
+    add("--checkpoint-every", type=_count, metavar="STEPS",
+        help="save after each STEPS steps too, not only after each epoch")  # fmt: skip
+    add("--resume", choices=["auto", "never"], default="auto",
+        help="auto goes on from the newest checkpoint; never wants none to be there")  # fmt: skip
+    add("--fall-back", action="store_true",
+        help="where the newest checkpoint is damaged, take the one before it")  # fmt: skip
+
+    add = result.add_argument_group("running").add_argument
+    add("--events", type=Path, metavar="FILE", help="append what happens, as lines of JSON")
+    add("--events-every", type=_count, default=10, metavar="STEPS",
+        help="steps between events 'step'")  # fmt: skip
+    add("--timeout", type=_positive, default=60.0, metavar="SECONDS",
+        help="how long a process waits for the others")  # fmt: skip
+    add("--no-progress", action="store_true", help="no progress bar")
+
+    options = result.parse_args(arguments)
+    if options.checkpoint_dir is None:
+        for name in ("checkpoint_every", "fall_back"):
+            if getattr(options, name):
+                result.error(f"--{name.replace('_', '-')} needs --checkpoint-dir")
+    return options

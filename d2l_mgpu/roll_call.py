@@ -1,0 +1,80 @@
+"""Who is missing when a collective fails: heartbeats in the store that the ranks met through.
+
+What a failed collective reports is an address at best, and often only that time is up. So every
+rank counts its seconds in the store, from a thread, also while it waits in a collective: a rank
+that is alive is never mistaken for one that is gone. After a failure the ranks whose counts stand
+still are the missing ones, and the first rank to find out writes its finding down for the others.
+"""
+
+import os
+import socket
+import threading
+import time
+
+import torch.distributed as dist
+
+BEAT = 1.0  # seconds between two counts
+SILENCE = 4.0  # seconds without a count that make a rank missing
+PATIENCE = 10.0  # seconds until a store that does not answer is given up
+
+
+def node_name() -> str:
+    """This machine, as in `"node 1 (gpu-b)"`, with the number that torchrun gave it."""
+    return f"node {os.environ.get('GROUP_RANK', '0')} ({socket.gethostname()})"
+
+
+class Heart:
+    """The heartbeat of this rank, and those of the others as the store shows them.
+
+    A collective over all ranks, because each tells the others its node's name.
+    """
+
+    def __init__(self, store: dist.Store, rank: int, world_size: int) -> None:
+        self.nodes: list[str] = [""] * world_size
+        dist.all_gather_object(self.nodes, node_name())
+        self.rank, self.stopped = rank, threading.Event()
+        # A store of its own for each thread: one that waits for an answer blocks its other users.
+        self.counts, self.asked = (
+            dist.PrefixStore("heart", store.clone() if world_size > 1 else store) for _ in range(2)
+        )
+        self.thread = threading.Thread(target=self._beat, name="d2l_mgpu.heart", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.thread.join(PATIENCE)
+
+    def finding(self) -> str:
+        """Say which ranks and nodes are missing; takes SILENCE seconds, at most PATIENCE."""
+        findings: list[str] = []
+        # In a thread, because a store behind a cut line answers neither yes nor no.
+        roll_call = threading.Thread(target=self._call_roll, args=[findings], daemon=True)
+        roll_call.start()
+        roll_call.join(PATIENCE)
+        host = os.environ.get("MASTER_ADDR", self.nodes[0])
+        return findings[0] if findings else f"no answer from the node of the rendezvous, {host}"
+
+    def _beat(self) -> None:
+        while not self.stopped.wait(BEAT):
+            try:
+                self.counts.add(str(self.rank), 1)
+            except RuntimeError:  # the store is gone, and with it everyone's answer
+                return
+
+    def _call_roll(self, findings: list[str]) -> None:
+        ranks = range(len(self.nodes))
+        try:
+            before = [self.asked.add(str(rank), 0) for rank in ranks]
+            time.sleep(SILENCE)
+            after = [self.asked.add(str(rank), 0) for rank in ranks]
+            missing = [r for r in ranks if before[r] == after[r] and r != self.rank]
+            nodes = ", ".join(sorted({self.nodes[rank] for rank in missing}))
+            finding = (
+                f"no sign of life from {nodes}: rank {', '.join(map(str, missing))}"
+                if missing
+                else "all ranks are alive: one of them did not call the collective, or was too slow"
+            )
+            # Who comes later may find those gone who have already left because of the failure.
+            findings.append(self.asked.compare_set("finding", "", finding).decode())
+        except RuntimeError:
+            return

@@ -1,0 +1,62 @@
+"""Which examples a rank sees: the same batches for any number of ranks, resumable anywhere."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+
+
+class ShardSampler(Sampler[list[int]]):
+    """The examples of one rank: for each batch of an epoch, a list of indices.
+
+    The order of all examples depends on `seed` and `epoch` only, and every batch of it is cut
+    into one shard per rank, as `split_batch` does. So any number of ranks trains on the same
+    batches, nothing is padded, and no example is seen twice; a shard may be empty where a batch
+    has fewer examples than there are ranks.
+
+    One loop over the sampler is one epoch, or the rest of it: `position` counts the batches
+    already handed out, and a new sampler with this one's `state_dict` goes on behind them, on
+    any number of ranks. Ask for one batch at a time: what a loader fetches ahead counts as seen.
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        for what, value in (("num_examples", num_examples), ("batch_size", batch_size)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{what} must be a whole number of at least 1, not {value!r}.")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank must be in 0..{world_size - 1}, but it is {rank!r}.")
+        self.num_examples, self.batch_size, self.seed = num_examples, batch_size, seed
+        self.rank, self.world_size = rank, world_size
+        self.epoch = self.position = 0
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return -(-self.num_examples // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # Two words of a hash-like mix: seed 1, epoch 0 must not repeat seed 0, epoch 1.
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        batches = torch.randperm(self.num_examples, generator=generator).split(self.batch_size)
+        for batch in batches[self.position :]:
+            self.position += 1
+            yield batch.tensor_split(self.world_size)[self.rank].tolist()
+        self.epoch, self.position = self.epoch + 1, 0
+
+    def size(self, batch: int) -> int:
+        """The number of examples of batch number `batch`, counted from 0, over all ranks."""
+        return min(self.batch_size, self.num_examples - batch * self.batch_size)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, self.position = state["epoch"], state["position"]

@@ -1,0 +1,207 @@
+"""A training run that can stop after any step and go on there, on any number of ranks.
+
+Everything the next step depends on is in the checkpoint: weights, BatchNorm statistics, momentum,
+learning rate schedule, the place in the data, and each rank's random numbers. So on the same
+number of ranks a resumed run ends with the same bits as one that was never interrupted.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from d2l_mgpu import checkpoint
+from d2l_mgpu.accumulation import backward_in_parts
+from d2l_mgpu.concise import evaluate_accuracy_gpus
+from d2l_mgpu.data import Batches, Images
+from d2l_mgpu.devices import synchronize
+from d2l_mgpu.processes import Group
+from d2l_mgpu.sampling import ShardSampler
+
+FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What decides which weights come out: a run resumes only with the recipe it began with.
+
+    `batch_size` is the number of examples a step takes over all ranks, in `accumulate`
+    micro-batches a rank. `schedule` is 'constant' or 'cosine' (to 0 at the end of `epochs`).
+    """
+
+    batch_size: int = 256
+    accumulate: int = 1
+    epochs: int = 10
+    lr: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    seed: int = 0
+
+
+class Trainer:
+    """Training of `net` on this rank's shards of `images`, together with the other ranks.
+
+    `step` counts the steps taken, `sampler` knows the place in the data.
+    """
+
+    def __init__(self, net: nn.Module, images: Images, recipe: Recipe, group: Group) -> None:
+        self.images, self.recipe, self.group = images, recipe, group
+        self.sampler = ShardSampler(
+            len(images),
+            recipe.batch_size,
+            seed=recipe.seed,
+            rank=group.rank,
+            world_size=group.world_size,
+        )
+        self.step, self.num_steps = 0, recipe.epochs * len(self.sampler)
+        self.replica = _settled(DistributedDataParallel(net.to(group.device)), images, group)
+        self.optimizer = torch.optim.SGD(
+            self.replica.parameters(),
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+        )
+        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._schedule)
+        # This rank's part of the epoch's loss: [sum over its examples].
+        self.loss = torch.zeros(1, dtype=torch.float64, device=_precise(group.device))
+        self.seconds = 0.0
+        # Dropout masks differ between ranks; the weights, which come from `seed`, do not.
+        torch.manual_seed(recipe.seed + group.rank)
+
+    def steps(self) -> Iterator[Tensor]:
+        """Take the rest of this epoch's steps; yield this rank's share of each mean loss."""
+        self.replica.train()
+        start = time.perf_counter()
+        for indices in self.sampler:
+            examples = self.sampler.size(self.sampler.position - 1)
+            X, y = (part.to(self.group.device) for part in self.images[indices])
+            # DDP averages over ranks: this weight makes that the mean over the whole batch.
+            weight = self.group.world_size / examples
+            self.optimizer.zero_grad()
+            loss = backward_in_parts(self.replica, X, y, self.recipe.accumulate, weight)
+            self.optimizer.step()
+            self.scheduler.step()
+            self.step += 1
+            share = loss / self.group.world_size
+            self.loss += share.to(self.loss) * examples
+            self.seconds += time.perf_counter() - start
+            yield share
+            start = time.perf_counter()
+        synchronize([self.group.device])
+        self.seconds += time.perf_counter() - start
+
+    def finish_epoch(self, test_iter: Batches) -> dict[str, Any]:
+        """Return the figures of the epoch that `steps` has ended, equal on all ranks.
+
+        The accuracy counts each test example once, however many ranks share them.
+        """
+        loss, seconds = self.loss.clone(), self.seconds
+        dist.all_reduce(loss)
+        self.loss.zero_()
+        self.seconds = 0.0
+        return {
+            "epoch": self.sampler.epoch,
+            "loss": loss.item() / len(self.images),
+            "accuracy": evaluate_accuracy_gpus(self.replica, test_iter),
+            "seconds": round(seconds, 3),
+            "world_size": self.group.world_size,
+        }
+
+    def save(self, folder: Path, facts: dict[str, Any]) -> Path:
+        """Write a checkpoint of this moment; `facts` are kept with it. A collective."""
+        own = self._own_state()
+        ranks = {f"{self.group.rank}.{name}": value for name, value in own.items()}
+        facts = facts | {
+            "world_size": self.group.world_size,
+            "step": self.step,
+            "sampler": self.sampler.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+        }
+        state = {**self._shared_state(), "ranks": ranks}
+        return checkpoint.save(folder, self.step, state, facts)
+
+    def load(self, path: Path, facts: dict[str, Any]) -> None:
+        """Go on from the checkpoint at `path` with the `facts` that `checkpoint.find` returned.
+
+        On more ranks than before the new ones draw random numbers of their own; what ranks that
+        are gone had summed up of the epoch's loss goes to rank 0. A collective.
+        """
+        own, rank, before = self._own_state(), self.group.rank, facts["world_size"]
+        mine = [rank] if rank < before else []
+        gone = range(self.group.world_size, before) if rank == 0 else ()
+        ranks = {f"{r}.{name}": torch.zeros_like(own[name]) for r in mine for name in own}
+        ranks |= {f"{r}.loss": torch.zeros_like(own["loss"]) for r in gone}
+        state = {**self._shared_state(), "ranks": ranks}
+        checkpoint.load(path, state)
+        set_state_dict(
+            self.replica,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=FLAT,
+        )
+        self.scheduler.load_state_dict(facts["scheduler"])
+        self.sampler.load_state_dict(facts["sampler"])
+        self.step = facts["step"]
+        if mine:
+            torch.set_rng_state(ranks[f"{rank}.random"])
+            if self.group.device.type == "cuda":
+                torch.cuda.set_rng_state(ranks[f"{rank}.cuda_random"], self.group.device)
+        else:
+            torch.manual_seed(self.recipe.seed + rank + 1_000_003 * self.step)
+        losses = [value for name, value in ranks.items() if name.endswith(".loss")]
+        self.loss.copy_(sum(losses, torch.zeros_like(self.loss)))
+
+    def _shared_state(self) -> checkpoint.State:
+        """What all ranks hold alike, as `torch.distributed.checkpoint` wants it."""
+        self.optimizer.zero_grad()  # or a new optimizer would not tell which state it will have
+        model, optimizer = get_state_dict(self.replica, self.optimizer, options=FLAT)
+        return {"model": model, "optimizer": optimizer}
+
+    def _own_state(self) -> dict[str, Tensor]:
+        """What only this rank has."""
+        own = {"random": torch.get_rng_state(), "loss": self.loss}
+        if self.group.device.type == "cuda":
+            own["cuda_random"] = torch.cuda.get_rng_state(self.group.device)
+        return own
+
+    def _schedule(self, step: int) -> float:
+        if self.recipe.schedule == "constant":
+            return 1.0
+        return (1 + math.cos(math.pi * step / self.num_steps)) / 2
+
+
+def _precise(device: torch.device) -> torch.device:
+    """Where float64 sums can be kept: Apple's GPU has no such numbers."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def _settled(
+    replica: DistributedDataParallel, images: Images, group: Group
+) -> DistributedDataParallel:
+    """Let DDP arrange its buckets now, by a step whose traces are wiped out.
+
+    DDP sorts gradients into buckets anew after its first backward pass. A sum of three or more
+    numbers depends on where in a bucket it is computed, so a resumed run, whose first step is not
+    the run's first, would differ in the last bits.
+    """
+    before = {name: value.clone() for name, value in replica.module.state_dict().items()}
+    X, y = (part.to(group.device) for part in images[:2])
+    for _ in range(2):
+        backward_in_parts(replica, X, y, 1, 1.0)
+    replica.module.load_state_dict(before)
+    replica.zero_grad()
+    return replica
