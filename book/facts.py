@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from book.translation.languages import ENGLISH, Language
+from book.translation.languages import ENGLISH, LANGUAGES, Language
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALL_D2L = re.compile(r"pip install (--no-deps d2l==\S+)")
@@ -31,6 +32,11 @@ class Addresses:
         """The address of a page on the published site."""
         return f"{self.site}/{language.path}{docname}.html"
 
+    def alternates(self, docname: str) -> list[tuple[str, str]]:
+        """The tag of each language and the address of the page in it; x-default is English."""
+        pages = [(each.tag, self.page(docname, each)) for each in LANGUAGES]
+        return [*pages, ("x-default", self.page(docname))]
+
     def image(self, path: str) -> str:
         """An address at which GitHub, Colab and Jupyter all show an image of the repository.
 
@@ -41,6 +47,7 @@ class Addresses:
         return f"{raw}/{self.branch}/{path}" + ("?sanitize=true" if path.endswith(".svg") else "")
 
 
+@functools.cache  # every page of a build asks
 def addresses(config: Path) -> Addresses:
     """Read the addresses from a `_config.yml`."""
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))

@@ -10,6 +10,7 @@ and comparisons, which IEEE 754 rounds alike everywhere; ``exp`` or ``sin`` may 
 bit between two builds of numpy, and one flipped bit can flip a byte of an image.
 """
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -67,18 +68,12 @@ def _inside(distance: Array) -> Array:
 
 def _all(*shapes: Array) -> Array:
     """Where the shapes overlap."""
-    out = shapes[0]
-    for shape in shapes[1:]:
-        out = np.minimum(out, shape)
-    return out
+    return functools.reduce(np.minimum, shapes)
 
 
 def _any(*shapes: Array) -> Array:
     """Where at least one of the shapes is."""
-    out = shapes[0]
-    for shape in shapes[1:]:
-        out = np.maximum(out, shape)
-    return out
+    return functools.reduce(np.maximum, shapes)
 
 
 def _ellipse(x: Array, y: Array, width: Array | float, height: Array | float) -> Array:

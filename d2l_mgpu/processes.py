@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +59,33 @@ def join(
     )
 
 
+def meet(store: dist.Store, rank: int, world_size: int, timeout: float) -> dist.Store:
+    """Return a part of `store` that only the ranks alive now use.
+
+    When torchrun restarts the workers, its store still holds the addresses of the dead, and a
+    rank that is quicker than its peer would read one of those. So rank 0 chooses a name that was
+    never used, and tells it to each rank that asks with such a name itself.
+    """
+    name = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"asks/{rank}", name)
+        part = store.get(f"answer/{name}").decode()
+        store.set(f"{part}/{rank}", "is here")
+        return dist.PrefixStore(part, store)
+    absent, give_up = set(range(1, world_size)), time.monotonic() + timeout
+    while absent:
+        for peer in sorted(absent):
+            if store.check([f"asks/{peer}"]):  # perhaps in the name of a dead one: no harm
+                store.set(f"answer/{store.get(f'asks/{peer}').decode()}", name)
+            if store.check([f"{name}/{peer}"]):
+                absent.remove(peer)
+        if absent and time.monotonic() > give_up:
+            ranks = ", ".join(map(str, sorted(absent)))
+            raise RuntimeError(f"rank {ranks} did not come within {timeout:g} seconds")
+        time.sleep(0.01)
+    return dist.PrefixStore(name, store)
+
+
 @dataclass
 class Group:
     """This process among the others: its place, its device, and whether it was asked to stop."""
@@ -91,12 +120,14 @@ def process_group(timeout: float) -> Iterator[Group]:
     if dist.is_initialized():
         yield Group(dist.get_rank(), dist.get_world_size(), rank_device(), node_name())
         return
-    limit, store = timedelta(seconds=timeout), dist.HashStore()
+    limit = timedelta(seconds=timeout)
+    store: dist.Store = dist.HashStore()
     rank, world_size, local_rank, local_size = 0, 1, 0, 1
     try:
         if dist.is_torchelastic_launched():
             local_rank, local_size = (int(os.environ[f"LOCAL_{n}"]) for n in ("RANK", "WORLD_SIZE"))
             store, rank, world_size = next(dist.rendezvous("env://", timeout=limit))
+            store = meet(store, rank, world_size, timeout)
         join(get_devices(local_size, quiet=True), local_rank, store, rank, world_size, limit)
         heart = Heart(store, rank, world_size)
     except RuntimeError as error:

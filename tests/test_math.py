@@ -17,7 +17,8 @@ from tests.conftest import ROOT
 
 SITE = ROOT / "_build" / "html"
 CONFIG = {
-    "extensions": ["myst_parser", "book.theme.math"],
+    "extensions": ["myst_parser", "book.theme.math", "book.theme.accessibility"],
+    "html_static_path": [str(ROOT / "book/theme/static")],
     "myst_enable_extensions": ["amsmath", "dollarmath"],
     "numfig": True,
     "html_theme": "basic",

@@ -5,19 +5,15 @@ Most of it is style (`accessible.css`); the script names buttons and lets the ke
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-STATIC = Path(__file__).parent / "static"
 
-
-def add_own_files(app: Sphinx, config: Config) -> None:
-    """Let Sphinx find the style and the script; 900 puts the style behind the extensions'."""
-    config.html_static_path.append(str(STATIC))
+def add_assets(app: Sphinx, config: Config) -> None:
+    """Add the style and the script; 900 puts the style behind the extensions'."""
     app.add_css_file("accessible.css", priority=900)
     app.add_js_file("accessible.js", loading_method="defer")
 
@@ -32,6 +28,6 @@ def mend(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handlers."""
-    app.connect("config-inited", add_own_files)
+    app.connect("config-inited", add_assets)
     app.connect("html-page-context", mend)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The browser on this machine that prints the book and in which the site is tested."""
+"""The browser on this machine that prints the book, draws its cards, and tests the site."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import html
 import io
-import shutil
 import sys
 from pathlib import Path
 
@@ -18,15 +17,15 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from book.facts import ROOT
+from book.theme import browser
 from book.translation import figures
-from book.translation.languages import ENGLISH, LANGUAGES, Language
+from book.translation.languages import LANGUAGES, Language
 from book.translation.settings import words
 
 CARDS = Path(__file__).parent / "pictures"
 STATIC = Path(__file__).parent / "static"
 SIZE = (1200, 630)  # what the sites that show cards ask for
 COLORS = 64  # enough for flat areas and smooth letters, a quarter of the bytes
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CARD = """<!DOCTYPE html><html lang="{tag}"><meta charset="utf-8"><style>
 body {{ margin: 0; width: 1200px; height: 630px; box-sizing: border-box; padding: 80px;
   display: flex; flex-direction: column; justify-content: space-between;
@@ -44,7 +43,7 @@ def card(spoken: Language) -> str:
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     home = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["root"]
     logo = ROOT / config["logo"]
-    known = {} if spoken is ENGLISH else words(ROOT, spoken, home) | words(ROOT, spoken, "figures")
+    known = words(ROOT, spoken, home) | words(ROOT, spoken, "figures")
     drawing = figures.translated(logo, spoken.tag, known)
     return CARD.format(
         tag=spoken.tag,
@@ -62,15 +61,12 @@ def digest(page: str) -> str:
 
 def draw() -> None:
     """Draw the cards and the icons in the machine's browser."""
-    from playwright.sync_api import sync_playwright
-
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    program = browser.program()
     if program is None:
-        sys.exit(f"The cards are drawn by a browser. Install one of {', '.join(BROWSERS)}.")
+        sys.exit(f"The cards are drawn by a browser. Install one of {', '.join(browser.NAMES)}.")
     logo = (ROOT / "chapters/img/logo.svg").read_text(encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]})
+    with browser.running(program) as running:
+        page = running.new_page(viewport={"width": SIZE[0], "height": SIZE[1]})
         CARDS.mkdir(exist_ok=True)
         for spoken in LANGUAGES:
             page.set_content(card(spoken))
@@ -83,7 +79,6 @@ def draw() -> None:
         icon = Image.open(io.BytesIO(page.screenshot(omit_background=True)))
         icon.save(STATIC / "touch-icon.png", optimize=True)
         icon.save(STATIC / "favicon.ico", sizes=[(32, 32)])
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -27,14 +27,19 @@ def size(drawing: Path) -> tuple[int, int] | None:
     return (sides[0], sides[1]) if len(sides) == 2 else None
 
 
+def files(app: Sphinx) -> dict[str, Path]:
+    """The images of the book, each by its name in _images/."""
+    return {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
+
+
 def add_attributes(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Say of each image of the text how large it is, and that it may come later."""
-    files = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
+    found = files(app)
 
     def attributes(match: re.Match[str]) -> str:
-        source = files.get(match[1])
+        source = found.get(match[1])
         sides = source and size(source)
         place = 'width="{}" height="{}" '.format(*sides) if sides else ""
         return f'<img loading="lazy" decoding="async" {place}'

@@ -6,7 +6,6 @@ Sphinx prefers a renderer that is registered beside its default, MathJax.
 from __future__ import annotations
 
 import html
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -19,7 +18,6 @@ from sphinx.writers.html5 import HTML5Translator
 from book.theme.mathml import mathml
 
 logger = logging.getLogger(__name__)
-HERE = Path(__file__).parent
 
 
 def render(node: nodes.Element, display: bool) -> str:
@@ -48,16 +46,14 @@ def visit_displaymath(self: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def add_own_files(app: Sphinx, config: Config) -> None:
-    """Let Sphinx find the style, the script and the font."""
-    config.html_static_path.append(str(HERE / "static"))
+def add_style(app: Sphinx, config: Config) -> None:
+    """Add the style and its font; accessible.js lets the keyboard scroll a wide formula."""
     config.myst_update_mathjax = False  # else every page has classes for MathJax
     app.add_css_file("math.css")
-    app.add_js_file("math.js", loading_method="defer")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the renderer."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
-    app.connect("config-inited", add_own_files)
+    app.connect("config-inited", add_style)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

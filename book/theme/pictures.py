@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+
+from book.theme.images import files
 
 LEGIBLE = 9  # pixels
 IMAGE = re.compile(r'<img\b[^>]*?\bsrc="[^"]*?([^"/]+\.svg)"[^>]*>')
@@ -32,12 +33,12 @@ def box(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Put every drawing of a page into a box that scrolls."""
-    files = {name: Path(app.srcdir, path) for path, name in app.builder.images.items()}
+    found = files(app)
 
     def boxed(image: re.Match[str]) -> str:
-        if image[1] not in files:
+        if image[1] not in found:
             return image[0]
-        width = least_width(files[image[1]].read_text(encoding="utf-8"))
+        width = least_width(found[image[1]].read_text(encoding="utf-8"))
         return f'<span class="picture" style="--least-width: {width}px">{image[0]}</span>'
 
     if "body" in context:

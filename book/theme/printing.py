@@ -13,13 +13,9 @@ from sphinx.locale import _
 from book.theme.volume import file_name
 from book.translation.languages import language
 
-STATIC = str(Path(__file__).parent / "static")
-
 
 def prepare(app: Sphinx, config: Config) -> None:
     """Add the style and the script; note whether `make pdf` has put a PDF into the site."""
-    if STATIC not in config.html_static_path:
-        config.html_static_path.append(STATIC)
     # After the theme's and everybody's: paper has the last word.
     app.add_css_file("print.css", priority=900)
     app.add_js_file("print.js")

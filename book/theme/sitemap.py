@@ -28,10 +28,9 @@ def sitemap(where: Addresses, pages: Iterable[str]) -> str:
     """The text of sitemap.xml."""
     entries = []
     for page in sorted(pages):
-        found = {each: html.escape(where.page(page, each)) for each in LANGUAGES}
-        links = "".join(ALTERNATE.format(tag=e.tag, address=found[e]) for e in LANGUAGES)
-        links += ALTERNATE.format(tag="x-default", address=found[ENGLISH])
-        entries += [ENTRY.format(address=found[each], alternates=links) for each in LANGUAGES]
+        found = {tag: html.escape(address) for tag, address in where.alternates(page)}
+        links = "".join(ALTERNATE.format(tag=tag, address=found[tag]) for tag in found)
+        entries += [ENTRY.format(address=found[e.tag], alternates=links) for e in LANGUAGES]
     return SITEMAP.format(entries="\n".join(entries))
 
 

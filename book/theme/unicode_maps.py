@@ -17,7 +17,6 @@ RADICALS = "⺏⺒⺟⺠⻁⻅⻆⻉⻋⻑⻒⻓⻔⻘⻙⻚⻛⻜⻝⻢⻣⻤�
 CHARACTERS = "尣巳母民虎见角贝车長镸长门青韦页风飞食马骨鬼鱼鸟卤麦黄黾齐齿龙龟"
 SUPPLEMENT = str.maketrans(RADICALS, CHARACTERS)
 ENTRY = re.compile(r"<(2[EF][0-9A-F]{2})>$", re.MULTILINE | re.IGNORECASE)
-RANGES = re.compile(r"\d+ beginbfrange\n(.*?)endbfrange\n", re.DOTALL)
 
 
 def character(radical: str) -> str:

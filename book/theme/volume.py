@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from book.facts import ROOT, addresses
-from book.translation.languages import ENGLISH, Language
+from book.translation.languages import Language
 from book.translation.settings import words
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -147,9 +147,7 @@ def volume(root: Path, spoken: Language) -> Volume:
     )
     texts = {path.as_uri(): path.read_text(encoding="utf-8") for path in paths.values()}
     chapters = [chapter(site, page, html) for page, html in texts.items()]
-    known: dict[str, str] = {}
-    if spoken is not ENGLISH:
-        known = words(root, spoken, "interface") | words(root, spoken, docnames[0])
+    known = words(root, spoken, "interface") | words(root, spoken, docnames[0])
     title, author, version = metadata(root)
     entries = contents(chapters)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)

@@ -9,15 +9,12 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
-from sphinx.util import logging
 from sphinx.util.nodes import extract_messages
 
 from book.translation import catalogues, figures, interface
 from book.translation.catalogues import Source
 from book.translation.languages import TRANSLATIONS
 from book.translation.merge import merged
-
-logger = logging.getLogger(__name__)
 
 NOTES: dict[type[nodes.Node], str] = {
     nodes.title: "title",

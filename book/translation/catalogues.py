@@ -52,12 +52,16 @@ def read(path: Path, language: Language) -> POFile:
         raise ExtensionError(f"{path} is no readable catalogue: {error}") from error
 
 
-def write(path: Path, catalogue: POFile) -> None:
-    """Write a catalogue, unless that would change nothing."""
-    text = f"{catalogue}\n"
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file, unless it holds that text: a newer file would have its pages built again."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def write(path: Path, catalogue: POFile) -> None:
+    """Write a catalogue, unless that would change nothing."""
+    write_if_changed(path, f"{catalogue}\n")
 
 
 def new_catalogue(language: Language) -> POFile:

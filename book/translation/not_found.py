@@ -47,17 +47,16 @@ def page(root: Path, root_doc: str, book: str) -> str:
     """The page with a section for each language."""
     sections = []
     for each in LANGUAGES:
-        known = {} if each is ENGLISH else words(root, each, "interface")
+        known = words(root, each, "interface")
         title, text = (html.escape(known.get(message, message)) for message in NOT_FOUND)
-        names = {} if each is ENGLISH else words(root, each, root_doc)
-        start = f"{addresses(root / '_config.yml').site}/{each.path}{root_doc}.html"
+        names = words(root, each, root_doc)
         sections.append(
             SECTION.format(
                 folder=each.folder,
                 tag=each.tag,
                 title=title,
                 text=text,
-                start=start,
+                start=addresses(root / "_config.yml").page(root_doc, each),
                 book=html.escape(names.get(book, book)),
             )
         )

@@ -20,15 +20,8 @@ LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
 FIGURES = "_build/figures"  # and the drawings, which go into notebooks/ under the same names
 
 
-def write_if_changed(path: Path, text: str) -> None:
-    """Write a file, unless it holds that text: a newer file would have its pages built again."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
 def words(root: Path, spoken: Language, name: str) -> dict[str, str]:
-    """The translations in one catalogue that may be shown, by their English."""
+    """The translations in one catalogue that may be shown, by their English; none for English."""
     catalogue = catalogues.read(catalogues.folder(root, spoken) / f"{name}.po", spoken)
     return {message.msgid: message.msgstr for message in catalogues.for_sphinx(catalogue)}
 
@@ -44,7 +37,7 @@ def write_figures(root: Path, spoken: Language) -> None:
     messages = words(root, spoken, "figures")
     for path in sorted((root / "chapters" / "img").glob("*.svg")):
         target = root / FIGURES / spoken.folder / "img" / path.name
-        write_if_changed(target, figures.translated(path, spoken.tag, messages))
+        catalogues.write_if_changed(target, figures.translated(path, spoken.tag, messages))
 
 
 def speak(messages: dict[str, str]) -> None:
@@ -83,8 +76,6 @@ def prepare(app: Sphinx, config: Config) -> None:
 def translate_parts(app: Sphinx, doctree: nodes.document) -> None:
     """Translate the titles of the book's parts, which Sphinx extracts but does not apply."""
     spoken = language(app.config.language)
-    if spoken is ENGLISH:
-        return
     for toctree in doctree.findall(addnodes.toctree):
         if caption := toctree.get("caption"):
             texts = words(Path(app.srcdir), spoken, app.env.docname)

@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _
 
-from book.facts import addresses
+from book.facts import Addresses, addresses
 from book.translation import catalogues
 from book.translation.languages import ENGLISH, LANGUAGES, Language, language
 from book.translation.originals import Original
@@ -32,12 +32,11 @@ def description(tree: nodes.document) -> str:
     return text if len(text) <= DESCRIPTION else text[: DESCRIPTION - 1].rstrip() + "…"
 
 
-def head(site: str, pagename: str, tree: nodes.document | None) -> str:
+def head(where: Addresses, pagename: str, tree: nodes.document | None) -> str:
     """Elements for the page's head: what it is about, and its address in each language."""
     tags = [
-        f'<link rel="alternate" hreflang="{tag}" href="{site}/{each.path}{pagename}.html">'
-        for each in LANGUAGES
-        for tag in ([each.tag, "x-default"] if each is ENGLISH else [each.tag])
+        f'<link rel="alternate" hreflang="{tag}" href="{address}">'
+        for tag, address in where.alternates(pagename)
     ]
     if tree:
         tags.append(f'<meta name="description" content="{html.escape(description(tree))}">')
@@ -67,8 +66,8 @@ def add_to_page(
         "has_originals": tree is not None and any(tree.findall(Original)),
         "credit": credit(root, spoken, pagename),
     }
-    site = addresses(root / "_config.yml").site
-    context["metatags"] = f"{context.get('metatags', '')}\n{head(site, pagename, tree)}"
+    where = addresses(root / "_config.yml")
+    context["metatags"] = f"{context.get('metatags', '')}\n{head(where, pagename, tree)}"
 
 
 def add_own_files(app: Sphinx, config: Config) -> None:

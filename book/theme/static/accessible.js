@@ -2,11 +2,14 @@
 "use strict";
 
 (() => {
-  const SCROLLING = ".picture, .pst-scrollable-table-container, div.math, math[display=block], pre";
+  const SCROLLING = ".formula, .picture, .pst-scrollable-table-container, pre";
 
-  /** What scrolls can be focused, so that the arrow keys scroll it. */
+  /** What scrolls can be focused, so that the arrow keys scroll it; the rest is no stop for Tab. */
   const scrolling = new ResizeObserver((changes) => {
-    for (const { target: box } of changes) box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+    for (const { target: box } of changes) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    }
   });
 
   /** Name the buttons that open answers after what they open; the extension names all alike. */

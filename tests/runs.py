@@ -1,0 +1,104 @@
+"""Runs of `d2l_mgpu.train` as users start them: their processes, their events, what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor
+
+from d2l_mgpu.checkpoint import load_weights
+
+ROOT = Path(__file__).parents[1]
+TRAIN = ["-m", "d2l_mgpu.train", "--no-progress", "--source", "generated"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone"]
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait; it is the timeout of the test that ends a wait in vain."""
+    while not condition():
+        time.sleep(0.01)
+
+
+class Run:
+    """One run in `folder`: alone where `torchrun` is None, else with these options of torchrun."""
+
+    def __init__(self, folder: Path, *options: object, torchrun: list[str] | None = None) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.events_file = folder, folder / "events"
+        self.checkpoints, self.temporary = folder / "checkpoints", folder / "tmp"
+        self.temporary.mkdir(exist_ok=True)
+        self.read_so_far, self.events = 0, []
+        words = [*TORCHRUN, *torchrun] if torchrun is not None else []
+        words += [*TRAIN, "--checkpoint-dir", self.checkpoints, "--events", self.events_file]
+        self.process = psutil.Popen(
+            [sys.executable, *map(str, [*words, *options])],
+            env=os.environ
+            | {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=(folder / "stderr").open("ab"),
+            text=True,
+        )
+
+    def new_events(self) -> list[dict[str, Any]]:
+        """Return the events since the last call; all of them are in `self.events`."""
+        text = self.events_file.read_bytes() if self.events_file.exists() else b""
+        end = text.rfind(b"\n") + 1
+        new = [json.loads(line) for line in text[self.read_so_far : end].splitlines()]
+        self.read_so_far = end
+        self.events += new
+        return new
+
+    def wait_for(self, event: str, step: int = 0) -> dict[str, Any]:
+        """Wait for an `event` of at least `step` among the new ones, and return it."""
+        while True:
+            ended = self.process.poll() is not None
+            for found in self.new_events():
+                if found["event"] == event and found.get("step", 0) >= step:
+                    return found
+            assert not ended, f"no {event} of step {step}: {self.errors()}"
+            time.sleep(0.002)
+
+    def end(self) -> int:
+        """Wait for the end, keep what was printed in `self.epochs`; return the exit code."""
+        out, _ = self.process.communicate()
+        self.new_events()
+        self.epochs = [json.loads(line) for line in out.splitlines()]
+        return self.process.returncode
+
+    def errors(self) -> str:
+        return (self.folder / "stderr").read_text()
+
+    def weights(self) -> dict[str, Tensor]:
+        return load_weights(self.checkpoints)
+
+    def stop(self) -> None:
+        """End whatever still runs."""
+        for process in [*self.descendants(), self.process]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+
+    def descendants(self) -> list[psutil.Process]:
+        try:
+            return self.process.children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+
+def same_bits(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def figures(epochs: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What must be equal in two runs: everything but the seconds."""
+    return [(e["epoch"], e["loss"], e["accuracy"]) for e in epochs]
