@@ -1,100 +1,151 @@
-"""Several machines on one: network namespaces, each with its own address and host name.
+"""Several machines on one: network namespaces, each with an address and a host name of its own.
 
-Every node has one network card, and a cable from it to a switch; the cable can be cut and mended.
-The switch stands in a namespace of its own, so nothing is added to the machine's own network.
+A cable leads from the only network card of each node to a switch, and can be cut. The switch is a
+bridge in one more namespace, so the machine's own network stays as it is. Needs Linux, iproute2,
+and root or a sudo that asks for no password; what a node runs, it runs as the present user.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-SUBNET = "10.77.0"
+ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
+# Replaces itself by the command, so that a signal to it reaches the command. The mount is seen in
+# the node only: `ip netns exec` has made a mount namespace.
+SETUP = 'hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@"'
 
 
-class Node:
-    """A machine of the network: `name` is its host name, `address` its only address."""
-
-    def __init__(self, network: str, number: int, folder: Path) -> None:
-        self.name, self.address = f"node{number}", f"{SUBNET}.{number}"
-        self.namespace, self.switch, self.folder = f"{network}-{number}", f"{network}-sw", folder
-        self.port = f"port{number}"  # of the switch
-
-    def start(self, *command: str | Path, **environment: str) -> Process:
-        """Start `command` on this node."""
-        # `ip netns exec` gives it a mount namespace too, so /etc/hosts is this node's own.
-        setup = 'hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@"'
-        inside = ["unshare", "--uts", "sh", "-ec", setup, "sh", self.name, self.folder / "hosts"]
-        return Process(
-            ["ip", "netns", "exec", self.namespace, *inside, *command],
-            {"GLOO_SOCKET_IFNAME": "eth0", **environment},
-        )
-
-    def cut(self) -> None:
-        """The card goes down: the node knows that it has no network."""
-        ip("-n", self.namespace, "link", "set", "eth0", "down")
-
-    def blackhole(self) -> None:
-        """The switch drops every frame from and to this node; nobody is told."""
-        ip("-n", self.switch, "link", "set", self.port, "nomaster")
-
-    def mend(self) -> None:
-        """Undo `cut` and `blackhole`."""
-        ip("-n", self.namespace, "link", "set", "eth0", "up")
-        ip("-n", self.switch, "link", "set", self.port, "master", "switch")
-
-    def pids(self) -> list[int]:
-        """The processes of this node."""
-        return [int(pid) for pid in ip("netns", "pids", self.namespace).split()]
-
-    def kill(self) -> None:
-        """Every process of this node dies at once; its connections are closed by its kernel."""
-        while pids := self.pids():  # again, for those that were just being started
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            time.sleep(0.02)
-
-
-class Process(subprocess.Popen):
-    pass
-
-
-def ip(*arguments: str) -> str:
-    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
+def missing() -> str | None:
+    """What keeps this machine from having nodes; None if nothing does."""
+    if shutil.which("ip") is None:
+        return "needs ip, of the package iproute2"
+    if ROOT and subprocess.run([*ROOT, "true"], capture_output=True).returncode:
+        return "needs root, or a sudo that asks for no password, for network namespaces"
+    return None
 
 
 @contextmanager
 def network(count: int) -> Iterator[list[Node]]:
-    """`count` nodes that can reach each other by address and by host name."""
-    name = f"d2l-{uuid4().hex[:6]}"
+    """`count` nodes that reach each other by host name; all they run ends with the network."""
+    name = f"d2l-{uuid4().hex[:8]}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name)))
-        nodes = [Node(name, number + 1, folder) for number in range(count)]
-        (folder / "hosts").write_text(
-            "127.0.0.1 localhost\n" + "".join(f"{n.address} {n.name}\n" for n in nodes)
-        )
-        ip("netns", "add", nodes[0].switch)
-        stack.callback(ip, "netns", "delete", nodes[0].switch)
-        ip("-n", nodes[0].switch, "link", "add", "name", "switch", "type", "bridge")
-        ip("-n", nodes[0].switch, "link", "set", "switch", "up")
+        nodes = [Node(number, name, folder) for number in range(1, count + 1)]
+        hosts = [f"{node.address} {node.name}\n" for node in nodes]
+        (folder / "hosts").write_text("".join(["127.0.0.1 localhost\n", *hosts]))
+        stack.callback(_remove_namespace, name)
+        ip("netns", "add", name)
+        ip("-n", name, "link", "add", "name", "switch", "up", "type", "bridge")
         for node in nodes:
-            ip("netns", "add", node.namespace)
-            stack.callback(ip, "netns", "delete", node.namespace)
-            stack.callback(node.kill)
-            ip("-n", node.switch, "link", "add", "name", node.port, "type", "veth", "peer", "name", "eth0", "netns", node.namespace)
-            ip("-n", node.switch, "link", "set", node.port, "master", "switch", "up")
-            ip("-n", node.namespace, "address", "add", f"{node.address}/24", "dev", "eth0")
-            for card in ("lo", "eth0"):
-                ip("-n", node.namespace, "link", "set", card, "up")
+            stack.callback(_remove_namespace, node.namespace)
+            node.plug_in()
         yield nodes
+
+
+class Node:
+    """A machine: `name` is its host name, `address` its only address."""
+
+    def __init__(self, number: int, network: str, folder: Path) -> None:
+        self.name, self.address = f"node{number}", f"10.77.0.{number}"
+        self.namespace, self.switch, self.folder = f"{network}-{number}", network, folder
+
+    def plug_in(self) -> None:
+        """Make the node and its cable."""
+        ip("netns", "add", self.namespace)
+        card = ["peer", "name", "eth0", "netns", self.namespace]
+        ip("-n", self.switch, "link", "add", "name", self.name, "type", "veth", *card)
+        ip("-n", self.namespace, "address", "add", f"{self.address}/24", "dev", "eth0")
+        ip("-n", self.namespace, "link", "set", "lo", "up")
+        self.mend()
+
+    def cut(self) -> None:
+        """Take the network card down: this node sees it, the others do not."""
+        ip("-n", self.namespace, "link", "set", "eth0", "down")
+
+    def cut_silently(self) -> None:
+        """Let the switch drop what comes from and goes to this node: nobody is told."""
+        ip("-n", self.switch, "link", "set", self.name, "nomaster")
+
+    def mend(self) -> None:
+        """Undo both kinds of cut."""
+        ip("-n", self.namespace, "link", "set", "eth0", "up")
+        ip("-n", self.switch, "link", "set", self.name, "up", "master", "switch")
+
+    def start(self, *command: str | Path, **environment: str) -> Run:
+        """Run `command` on this node, in the present folder."""
+        # What is left behind when a node is killed goes away with the network.
+        environment = {**os.environ, "TMPDIR": str(self.folder), **environment}
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        user = ["setpriv", f"--reuid={os.getuid()}", f"--regid={os.getgid()}", "--init-groups"]
+        setup = ["unshare", "--uts", "sh", "-ec", SETUP, "sh", self.name, self.folder / "hosts"]
+        enter = [*ROOT, "ip", "netns", "exec", self.namespace, *setup, *user, "env", *variables]
+        return Run(self, [*map(str, enter), *map(str, command)])
+
+    def kill(self) -> None:
+        """SIGKILL to all that this node runs, until nothing does."""
+        _kill_all(self.namespace)
+
+
+class Run:
+    """A command on a node; what it prints is kept in files."""
+
+    def __init__(self, node: Node, command: list[str]) -> None:
+        self.node = node
+        self.files = [node.folder / f"{uuid4().hex}.{name}" for name in ("out", "err")]
+        with self.files[0].open("w") as out, self.files[1].open("w") as err:
+            self.process = subprocess.Popen(command, stdout=out, stderr=err)
+
+    @property
+    def stdout(self) -> str:
+        return self.files[0].read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.files[1].read_text()
+
+    def wait(self, bound: float) -> int:
+        """Return the exit code; AssertionError if the command still runs after `bound` seconds."""
+        try:
+            return self.process.wait(bound)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {bound} s; {self}") from None
+
+    def __str__(self) -> str:
+        return f"{self.node.name} printed:\n{self.stdout}\n{self.stderr}"
+
+
+def wait_until(condition: Callable[[], bool], *runs: Run, bound: float = 120) -> None:
+    """Return as soon as `condition` holds; AssertionError if it does not within `bound` seconds,
+    or not before one of `runs` ends."""
+    end = time.monotonic() + bound
+    while not condition():
+        for run in runs:
+            assert run.process.poll() is None, f"ended too early; {run}"
+        assert time.monotonic() < end, "\n".join(["waited in vain", *map(str, runs)])
+        time.sleep(0.02)
+
+
+def ip(*arguments: str) -> str:
+    """Run iproute2's `ip` and return what it prints; CalledProcessError if it fails."""
+    command = [*ROOT, "ip", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _kill_all(namespace: str) -> None:
+    while pids := ip("netns", "pids", namespace).split():  # again: some may just have been started
+        subprocess.run([*ROOT, "kill", "-KILL", *pids], stderr=subprocess.DEVNULL)
+        time.sleep(0.02)
+
+
+def _remove_namespace(name: str) -> None:
+    if name in ip("netns", "list").split():  # else it was not made yet
+        _kill_all(name)
+        ip("netns", "delete", name)
