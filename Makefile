@@ -13,10 +13,10 @@ export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 # Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
 ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
 
-.PHONY: help book serve cards pdf notebooks locales sync format test clean
+.PHONY: help book serve cards pdf notebooks locales sync format test test-faults clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 book: $(READY) ## execute the chapters and write the site (DATA=FashionMNIST: on real images)
 	$(BIN)/python -m book.site html
@@ -49,6 +49,9 @@ test: $(READY) ## lint, check types, run the unit tests, execute the notebooks a
 	$(BIN)/mypy d2l_mgpu book
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --nbval notebooks/en # the tests prove the other languages equal
+
+test-faults: $(READY) ## kill the workers of a training run 20 times
+	D2L_MGPU_TEST_KILLS=20 $(BIN)/python -m pytest -s tests/test_faults.py
 
 clean: ## remove what was built, but not the environment
 	rm -rf _build

@@ -4,6 +4,7 @@ Importing this needs torch and numpy only; what else a function needs it imports
 """
 
 from d2l_mgpu import concise, scratch
+from d2l_mgpu.accumulation import backward_in_parts
 from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
 from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
@@ -11,8 +12,9 @@ from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.exercises import check
 from d2l_mgpu.history import Epoch
 from d2l_mgpu.launch import RankError, launch, rank_device
-from d2l_mgpu.models import Residual, lenet, lenet_params, loss, resnet18
+from d2l_mgpu.models import LeNet, Residual, lenet, lenet_params, loss, resnet18
 from d2l_mgpu.plotting import plot, use_svg_display
+from d2l_mgpu.processes import Group, process_group
 from d2l_mgpu.proofs import (
     assert_equals_one_device,
     assert_replicas_identical,
@@ -22,6 +24,7 @@ from d2l_mgpu.proofs import (
     prove_split_equals_one_device,
 )
 from d2l_mgpu.real_images import DownloadError
+from d2l_mgpu.sampling import ShardSampler
 from d2l_mgpu.scratch import (
     allreduce,
     evaluate_accuracy,
@@ -40,14 +43,18 @@ __all__ = [
     "DownloadError",
     "Epoch",
     "Exchange",
+    "Group",
+    "LeNet",
     "RankError",
     "Residual",
+    "ShardSampler",
     "Split",
     "Traffic",
     "all_reduce",
     "allreduce",
     "assert_equals_one_device",
     "assert_replicas_identical",
+    "backward_in_parts",
     "check",
     "concise",
     "data_split",
@@ -67,6 +74,7 @@ __all__ = [
     "loss",
     "network_split",
     "plot",
+    "process_group",
     "prove_equals_one_device",
     "prove_split_equals_one_device",
     "rank_device",

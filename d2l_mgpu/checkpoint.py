@@ -82,8 +82,9 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
         if blames_peer(reason):
             raise reason from None
         raise CheckpointError(
-            f"The checkpoint of step {step} could not be written to {folder}: {reason}. "
-            "Free some space or choose another --checkpoint-dir; earlier checkpoints are untouched."
+            f"The checkpoint of step {step} could not be written to {folder}, where "
+            f"{shutil.disk_usage(folder).free / 2**20:.0f} MB are free: {reason}. Make room or "
+            "choose another --checkpoint-dir; earlier checkpoints are untouched."
         ) from error
     return final
 

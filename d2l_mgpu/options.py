@@ -1,7 +1,6 @@
 """The command line of `d2l_mgpu.train`: what can be said, and one sentence for what cannot."""
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -43,7 +42,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of the description and adds the defaults."""
+    """Keeps the lines of the description and adds the defaults, where there are any."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default is False:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def read(arguments: Sequence[str] | None, description: str | None) -> argparse.Namespace:
@@ -57,12 +61,9 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add = result.add_argument_group("what to train").add_argument
     add("--model", choices=["lenet", "resnet18"], default="lenet", help="the network")
     add("--dataset", choices=["FashionMNIST", "MNIST"], default="FashionMNIST", help="the images")
-    add(
-        "--source",
-        choices=["auto", "real", "generated"],
-        default=os.environ.get("D2L_MGPU_SOURCE") or "auto",
-        help="real images, generated ones, or real ones where they can be had",
-    )
+    add("--source", choices=["auto", "real", "generated"],
+        help="real images, drawn ones, or (auto) real ones where they can be had; "
+        "without this option the variable D2L_MGPU_SOURCE decides, then auto")  # fmt: skip
     add("--num-train", type=_count, metavar="N", help="train on the first N images only")
     add("--num-test", type=_count, metavar="N", help="test on the first N images only")
 

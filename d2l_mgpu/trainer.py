@@ -122,6 +122,10 @@ class Trainer:
 
     def save(self, folder: Path, facts: dict[str, Any]) -> Path:
         """Write a checkpoint of this moment; `facts` are kept with it. A collective."""
+        for buffer in self.replica.buffers():
+            # Each rank has gathered other BatchNorm statistics; DDP goes on with those of rank 0,
+            # while a checkpoint would take each tensor from whichever rank comes handy.
+            dist.broadcast(buffer, src=0)
         own = self._own_state()
         ranks = {f"{self.group.rank}.{name}": value for name, value in own.items()}
         facts = facts | {

@@ -32,14 +32,22 @@ def wait_until(condition: Callable[[], Any]) -> None:
 class Run:
     """One run in `folder`: alone where `torchrun` is None, else with these options of torchrun."""
 
-    def __init__(self, folder: Path, *options: object, torchrun: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: object,
+        torchrun: list[str] | None = None,
+        checkpoints: bool = True,
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.events_file = folder, folder / "events"
         self.checkpoints, self.temporary = folder / "checkpoints", folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
-        self.read_so_far, self.events = 0, []
+        self.read_so_far = self.waited_for = 0
+        self.events: list[dict[str, Any]] = []
         words = [*TORCHRUN, *torchrun] if torchrun is not None else []
-        words += [*TRAIN, "--checkpoint-dir", self.checkpoints, "--events", self.events_file]
+        words += [*TRAIN, "--events", self.events_file]
+        words += ["--checkpoint-dir", self.checkpoints] if checkpoints else []
         self.process = psutil.Popen(
             [sys.executable, *map(str, [*words, *options])],
             env=os.environ
@@ -49,20 +57,20 @@ class Run:
             text=True,
         )
 
-    def new_events(self) -> list[dict[str, Any]]:
-        """Return the events since the last call; all of them are in `self.events`."""
+    def read_events(self) -> None:
+        """Add to `self.events` what has happened since the last time."""
         text = self.events_file.read_bytes() if self.events_file.exists() else b""
         end = text.rfind(b"\n") + 1
-        new = [json.loads(line) for line in text[self.read_so_far : end].splitlines()]
+        self.events += map(json.loads, text[self.read_so_far : end].splitlines())
         self.read_so_far = end
-        self.events += new
-        return new
 
     def wait_for(self, event: str, step: int = 0) -> dict[str, Any]:
-        """Wait for an `event` of at least `step` among the new ones, and return it."""
+        """Wait for an `event` of at least `step`, later than the last one waited for."""
         while True:
             ended = self.process.poll() is not None
-            for found in self.new_events():
+            self.read_events()
+            for found in self.events[self.waited_for :]:
+                self.waited_for += 1
                 if found["event"] == event and found.get("step", 0) >= step:
                     return found
             assert not ended, f"no {event} of step {step}: {self.errors()}"
@@ -71,7 +79,7 @@ class Run:
     def end(self) -> int:
         """Wait for the end, keep what was printed in `self.epochs`; return the exit code."""
         out, _ = self.process.communicate()
-        self.new_events()
+        self.read_events()
         self.epochs = [json.loads(line) for line in out.splitlines()]
         return self.process.returncode
 

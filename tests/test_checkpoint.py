@@ -1,0 +1,165 @@
+"""A damaged checkpoint is named and never loaded; what was there before a failure stays."""
+
+import json
+import resource
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from d2l_mgpu import launch
+from d2l_mgpu.checkpoint import CheckpointError, check, find, load, load_weights, save, steps
+from d2l_mgpu.processes import process_group
+
+OLD, NEW = "step-00000003", "step-00000007"
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """A process group of one."""
+    with process_group(60):
+        yield
+
+
+def state(seed: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "model": {"W": torch.randn(20, 30, generator=generator), "n": torch.tensor(seed)},
+        "optimizer": {"state.W.momentum_buffer": torch.randn(20, 30, generator=generator)},
+        "ranks": {"0.random": torch.randn(5, generator=generator)},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two checkpoints, of steps 3 and 7."""
+    for step in (3, 7):
+        save(tmp_path, step, state(step), {"lr": 0.1, "step": step})
+    return tmp_path
+
+
+def test_what_was_saved_is_loaded(folder: Path) -> None:
+    found = find(folder)
+    assert found == (folder / NEW, {"lr": 0.1, "step": 7}, [])
+    filled = state(0)
+    load(folder / NEW, filled)
+    for part, entries in state(7).items():
+        for name, value in entries.items():
+            assert torch.equal(filled[part][name], value)
+
+
+def test_weights_are_read_without_knowing_their_shapes(folder: Path) -> None:
+    weights = load_weights(folder)
+    assert weights.keys() == {"W", "n"}
+    assert torch.equal(weights["W"], state(7)["model"]["W"])
+
+
+def test_the_newest_two_are_kept_and_leftovers_of_a_kill_removed(folder: Path) -> None:
+    (folder / ".writing-00000009").mkdir()
+    (folder / "step-notes").mkdir()  # not ours
+    save(folder, 11, state(11), {})
+    assert sorted(path.name for path in folder.iterdir()) == [NEW, "step-00000011", "step-notes"]
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def of_another_kind(file: Path) -> None:
+    file.write_text(json.dumps({"epoch": 3}))
+
+
+def of_another_version(file: Path) -> None:
+    shutil.rmtree(file.parent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("d2l_mgpu.checkpoint.FORMAT", "d2l_mgpu checkpoint 99")
+        save(file.parent.parent, 7, state(7), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("__0_0.distcp", cut, "__0_0.distcp is damaged: its checksum does not fit"),
+        ("__0_0.distcp", flip_a_bit, "__0_0.distcp is damaged: its checksum does not fit"),
+        ("__0_0.distcp", Path.unlink, "__0_0.distcp is missing: the checkpoint is not complete"),
+        (".metadata", flip_a_bit, ".metadata is damaged: its checksum does not fit"),
+        ("checkpoint.json", cut, "checkpoint.json is damaged: its checksum does not fit"),
+        ("checkpoint.json", flip_a_bit, "checkpoint.json is damaged: its checksum does not fit"),
+        ("checkpoint.json", of_another_kind, "checkpoint.json is damaged"),
+        ("checkpoint.json", of_another_version, "has format 'd2l_mgpu checkpoint 99', but this"),
+        ("checkpoint.json", Path.unlink, "is no checkpoint: it has no checkpoint.json"),
+    ],
+)
+def test_damage_is_named_and_the_one_before_is_used_when_asked_for(
+    name: str, damage: Callable[[Path], None], message: str, folder: Path
+) -> None:
+    damage(folder / NEW / name)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        find(folder)
+    assert str(folder / NEW) in str(caught.value)
+    assert "--fall-back" in str(caught.value)
+    with pytest.raises(CheckpointError, match=message):
+        load_weights(folder)
+    found = find(folder, fall_back=True)
+    assert found is not None
+    path, facts, problems = found
+    assert (path, facts["step"], len(problems)) == (folder / OLD, 3, 1)
+    assert message in problems[0]
+    flip_a_bit(folder / OLD / "__0_0.distcp")
+    with pytest.raises(CheckpointError, match="No checkpoint before it is left"):
+        find(folder, fall_back=True)
+
+
+def test_a_folder_without_checkpoints_is_a_fresh_start_and_a_file_is_an_error(
+    tmp_path: Path,
+) -> None:
+    assert find(tmp_path) is None
+    assert find(tmp_path / "not yet there") is None
+    with pytest.raises(FileNotFoundError, match="no checkpoint in"):
+        load_weights(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="is a file; --checkpoint-dir needs a folder"):
+        find(tmp_path / "file")
+
+
+@pytest.mark.parametrize("change", [dict.pop, dict.__setitem__], ids=["lacks", "has more"])
+def test_a_state_that_does_not_fit_is_refused(change: Callable[..., Any], folder: Path) -> None:
+    wanted = state(7)
+    if change is dict.pop:
+        wanted["optimizer"].clear()
+    else:
+        wanted["optimizer"]["another"] = torch.zeros(1)
+    with pytest.raises(CheckpointError, match="does not fit this run: optimizer"):
+        load(folder / NEW, wanted)
+
+
+def fill_the_disk(folder: Path) -> str:
+    """Save with no room for more than 4 KB a file, which a full disk is the usual reason for."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    try:
+        save(folder, 11, {"model": {"W": torch.ones(10_000)}}, {})
+        return "saved"
+    except CheckpointError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+
+
+def test_a_full_disk_is_said_by_every_rank_and_earlier_checkpoints_stay(folder: Path) -> None:
+    said = launch(fill_the_disk, folder, num_devices=2)
+    for message in said:
+        assert f"The checkpoint of step 11 could not be written to {folder}" in message
+        assert "earlier checkpoints are untouched" in message
+    assert [path.name for path in steps(folder)] == [NEW, OLD]
+    assert check(folder / NEW)["step"] == 7
