@@ -79,7 +79,7 @@ class Node:
         ip("-n", self.namespace, "link", "set", "eth0", "up")
         ip("-n", self.switch, "link", "set", self.name, "up", "master", "switch")
 
-    def start(self, *command: str | Path, **environment: str) -> Run:
+    def start(self, *command: str | Path, **environment: str) -> Command:
         """Run `command` on this node, in the present folder."""
         # What is left behind when a node is killed goes away with the network.
         environment = {**os.environ, "TMPDIR": str(self.folder), **environment}
@@ -87,15 +87,15 @@ class Node:
         user = ["setpriv", f"--reuid={os.getuid()}", f"--regid={os.getgid()}", "--init-groups"]
         setup = ["unshare", "--uts", "sh", "-ec", SETUP, "sh", self.name, self.folder / "hosts"]
         enter = [*ROOT, "ip", "netns", "exec", self.namespace, *setup, *user, "env", *variables]
-        return Run(self, [*map(str, enter), *map(str, command)])
+        return Command(self, [*map(str, enter), *map(str, command)])
 
     def kill(self) -> None:
         """SIGKILL to all that this node runs, until nothing does."""
         _kill_all(self.namespace)
 
 
-class Run:
-    """A command on a node; what it prints is kept in files."""
+class Command:
+    """What runs on a node; what it prints is kept in files."""
 
     def __init__(self, node: Node, command: list[str]) -> None:
         self.node = node
@@ -122,14 +122,14 @@ class Run:
         return f"{self.node.name} printed:\n{self.stdout}\n{self.stderr}"
 
 
-def wait_until(condition: Callable[[], bool], *runs: Run, bound: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], *running: Command, bound: float = 120) -> None:
     """Return as soon as `condition` holds; AssertionError if it does not within `bound` seconds,
-    or not before one of `runs` ends."""
+    or not before one of `running` ends."""
     end = time.monotonic() + bound
     while not condition():
-        for run in runs:
-            assert run.process.poll() is None, f"ended too early; {run}"
-        assert time.monotonic() < end, "\n".join(["waited in vain", *map(str, runs)])
+        for command in running:
+            assert command.process.poll() is None, f"ended too early; {command}"
+        assert time.monotonic() < end, "\n".join(["waited in vain", *map(str, running)])
         time.sleep(0.02)
 
 

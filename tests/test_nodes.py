@@ -7,45 +7,45 @@ must end is waited for, with a bound far beyond what it needs.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from d2l_mgpu.checkpoint import load_weights
-from tests.nodes import Node, Run, missing, network, wait_until
+from tests.nodes import Command, Node, missing, network, wait_until
+from tests.runs import TRAIN, Run, Traces, figures, same_bits
 
-BOUND = 120  # seconds in which every run must have ended
-RECIPE = ["-m", "d2l_mgpu.train", "--source", "generated", "--num-train", "320"]
-RECIPE += ["--num-test", "200", "--batch-size", "16", "--lr", "0.02", "--no-progress"]
+BOUND = 120  # seconds in which every command must have ended
+RECIPE = ["--num-train", "320", "--num-test", "200", "--batch-size", "16", "--lr", "0.02"]
 RECIPE += ["--checkpoint-every", "20", "--events-every", "1"]  # 20 steps are an epoch
-SHORT, LONG = 2, 12  # epochs: the long one is long enough to be disturbed
+SHORT, LONG = ["--epochs", "2"], ["--epochs", "12"]  # LONG leaves time to disturb it
 # How soon torchrun takes a silent node for dead (1 s x 5), and how long it then waits for others.
 SOON = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=5,close_timeout=5"
 
+MakeNodes = Callable[[int], list[Node]]
 
-class Training:
-    """A training on some nodes: a torchrun on each, and what all of them leave in `folder`."""
 
-    def __init__(self, nodes: list[Node], folder: Path, epochs: int, *torchrun: str) -> None:
-        self.nodes, self.folder = nodes, folder
-        self.torchrun = ["--rdzv-backend=c10d", f"--rdzv-endpoint={nodes[0].name}:29400"]
-        self.torchrun += ["--rdzv-id=test", f"--rdzv-conf={SOON}", *torchrun]
-        self.options = options(folder, epochs)
-        self.runs = [self.start(node) for node in nodes]
+class Training(Traces):
+    """One training on several nodes, with a torchrun on each."""
 
-    def start(self, node: Node) -> Run:
+    def __init__(self, folder: Path, nodes: list[Node], *options: str, torchrun: list[str]) -> None:
+        super().__init__(folder)
+        self.nodes = nodes
+        meet = ["--rdzv-backend=c10d", f"--rdzv-endpoint={nodes[0].name}:29400", "--rdzv-id=test"]
+        self.words = ["-m", "torch.distributed.run", *meet, f"--rdzv-conf={SOON}", *torchrun]
+        self.words += [*TRAIN, *RECIPE, *options, "--events", str(self.events_file)]
+        self.words += ["--checkpoint-dir", str(self.checkpoints)]
+        self.commands = [self.start(node) for node in nodes]
+
+    def start(self, node: Node) -> Command:
         return node.start(
-            *[sys.executable, "-m", "torch.distributed.run", *self.torchrun, *self.options],
+            *[sys.executable, *self.words],
             GLOO_SOCKET_IFNAME="eth0",
             OMP_NUM_THREADS="1",
             # Without it, a node that joins a job later is not told where the others meet:
@@ -54,55 +54,17 @@ class Training:
         )
 
     def wait_for_step(self, step: int) -> None:
-        """Wait until rank 1 has started and then `step` has been taken."""
-        wait_until(lambda: any(e["rank"] == 1 for e in events(self.folder, "start")), *self.runs)
-        wait_until(lambda: any(e["step"] >= step for e in events(self.folder, "step")), *self.runs)
+        """Wait until rank 1 has started and `step` has been taken."""
+        wait_until(lambda: any(e["rank"] == 1 for e in self.all("start")), *self.commands)
+        wait_until(lambda: any(e["step"] >= step for e in self.all("step")), *self.commands)
 
-
-def options(folder: Path, epochs: int) -> list[str]:
-    """What follows `python` or `torchrun`, with checkpoints and events in `folder`."""
-    keep = ["--checkpoint-dir", folder / "kept", "--events", folder / "events"]
-    return [*RECIPE, "--epochs", str(epochs), *map(str, keep)]
-
-
-def events(folder: Path, kind: str) -> list[dict[str, Any]]:
-    file = folder / "events"
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last may be cut short
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
-
-
-def train_here(folder: Path, epochs: int, *torchrun: str) -> None:
-    """Train on this machine; in one process, unless `torchrun` says how many."""
-    start = ["-m", "torch.distributed.run", "--standalone", *torchrun] if torchrun else []
-    command = [sys.executable, *start, *options(folder, epochs)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(command, env=environment, check=True, timeout=BOUND)
-
-
-def figures(folder: Path) -> list[tuple[float, float]]:
-    """Loss and accuracy of each epoch; those of an epoch that was repeated: the last ones."""
-    last = {event["epoch"]: event for event in events(folder, "epoch")}
-    return [(last[epoch]["loss"], last[epoch]["accuracy"]) for epoch in sorted(last)]
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a short training in one process."""
-    folder = tmp_path_factory.mktemp("alone")
-    train_here(folder, SHORT)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a long training in two processes on one machine."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    train_here(folder, LONG, "--nproc-per-node=2")
-    return folder
+    def end(self) -> None:
+        for command in self.commands:
+            assert command.wait(BOUND) == 0, command
 
 
 @pytest.fixture
-def make_nodes() -> Iterator[Callable[[int], list[Node]]]:
+def make_nodes() -> Iterator[MakeNodes]:
     """Makes nodes, which are gone after the test."""
     if problem := missing():
         pytest.fail(problem) if os.environ.get("CI") else pytest.skip(problem)
@@ -110,102 +72,124 @@ def make_nodes() -> Iterator[Callable[[int], list[Node]]]:
         yield lambda count: stack.enter_context(network(count))
 
 
-Nodes = Callable[[int], list[Node]]
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("alone"), *RECIPE, *SHORT)
+    assert run.end() == 0, run.errors()
+    return run
 
 
-def assert_same_weights(folder: Path, expected: Path) -> None:
-    """To the bit, which is more than different numbers of processes could promise."""
-    weights, wanted = (load_weights(path / "kept") for path in (folder, expected))
-    assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
-    assert figures(folder)[-1] == figures(expected)[-1]
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A long training in two processes on one machine."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run = Run(folder, *RECIPE, *LONG, torchrun=["--nproc-per-node=2"])
+    assert run.end() == 0, run.errors()
+    return run
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_several_nodes_compute_what_one_process_computes(
-    count: int, make_nodes: Nodes, tmp_path: Path, alone: Path
+    count: int, make_nodes: MakeNodes, tmp_path: Path, one_process: Run
 ) -> None:
-    training = Training(make_nodes(count), tmp_path, SHORT, f"--nnodes={count}")
-    for run in training.runs:
-        assert run.wait(BOUND) == 0, run
-    assert {event["node"] for event in events(tmp_path, "start")} == {
-        f"node {number} (node{number + 1})" for number in range(count)
-    }
-    weights, wanted = load_weights(tmp_path / "kept"), load_weights(alone / "kept")
+    training = Training(tmp_path, make_nodes(count), *SHORT, torchrun=[f"--nnodes={count}"])
+    training.end()
+    names = {event["node"] for event in training.all("start")}
+    assert names == {f"node {number} (node{number + 1})" for number in range(count)}
     # One step changes weights by 4e-3; another order of the sums, by 2e-7.
+    weights, wanted = training.weights(), one_process.weights()
     for name in wanted:
         torch.testing.assert_close(weights[name], wanted[name], rtol=0, atol=1e-5)
-    for (loss, accuracy), (its_loss, its_accuracy) in zip(
-        figures(tmp_path), figures(alone), strict=True
-    ):
-        assert loss == pytest.approx(its_loss, rel=1e-5)
-        assert accuracy == its_accuracy
+    pairs = zip(training.all("epoch"), one_process.epochs, strict=True)
+    for ours, theirs in pairs:
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+        assert ours["accuracy"] == theirs["accuracy"]
 
 
-@pytest.mark.parametrize("silently", [False, True], ids=["known", "silent"])
 def test_a_link_that_is_soon_mended_changes_nothing(
-    silently: bool, make_nodes: Nodes, tmp_path: Path, undisturbed: Path
+    make_nodes: MakeNodes, tmp_path: Path, undisturbed: Run
 ) -> None:
-    training = Training(make_nodes(2), tmp_path, LONG, "--nnodes=2")
-    training.wait_for_step(30)
+    training = Training(tmp_path, make_nodes(2), *LONG, torchrun=["--nnodes=2"])
     node = training.nodes[1]
-    node.cut_silently() if silently else node.cut()
-    at_cut = len(events(tmp_path, "step"))
-    time.sleep(3)
-    assert len(events(tmp_path, "step")) <= at_cut + 1  # it was cut indeed
-    node.mend()
-    for run in training.runs:
-        assert run.wait(BOUND) == 0, run
-    assert_same_weights(tmp_path, undisturbed)
-    assert not events(tmp_path, "resume")
+    for step, cut in [(30, node.cut), (90, node.cut_silently)]:
+        training.wait_for_step(step)
+        cut()
+        before = len(training.all("step"))
+        time.sleep(3)
+        assert len(training.all("step")) <= before + 2  # what was on its way arrived, no more
+        node.mend()
+    training.end()
+    assert same_bits(training.weights(), undisturbed.weights())
+    assert figures(training.all("epoch")) == figures(undisturbed.epochs)
+    assert not training.all("resume")
 
 
-def test_a_link_cut_for_good_ends_the_run_on_both_sides(make_nodes: Nodes, tmp_path: Path) -> None:
-    training = Training(make_nodes(2), tmp_path, LONG, "--nnodes=2")
+def test_a_link_cut_for_good_ends_the_run_on_both_sides(
+    make_nodes: MakeNodes, tmp_path: Path
+) -> None:
+    options = [*LONG, "--timeout", "5"]
+    training = Training(tmp_path, make_nodes(2), *options, torchrun=["--nnodes=2"])
     training.wait_for_step(30)
     training.nodes[1].cut_silently()
-    for run, other in zip(training.runs, ("node2", "node1"), strict=True):
-        assert run.wait(BOUND) != 0, run
-        assert f"Rank {run.node.name[-1]}" and "lost the others" in run.stderr, run
-    assert not events(tmp_path, "end")
+    here, there = training.commands
+    assert here.wait(BOUND) != 0 and there.wait(BOUND) != 0
+    assert "no sign of life from node 1 (node2): rank 1." in here.stderr, here
+    assert "no answer from the node of the rendezvous, node1." in there.stderr, there
+    assert not training.all("end")
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["rendezvous host", "other"])
-def test_a_killed_node_ends_the_run_of_a_fixed_number(
-    victim: int, make_nodes: Nodes, tmp_path: Path
+@pytest.mark.parametrize(
+    ("count", "victim", "finding"),
+    [
+        (2, 0, "no answer from the node of the rendezvous, node1."),
+        (3, 2, "no sign of life from node 2 (node3): rank 2."),
+    ],
+    ids=["host of the rendezvous", "another"],
+)
+def test_a_killed_node_ends_a_run_of_so_many_nodes(
+    count: int, victim: int, finding: str, make_nodes: MakeNodes, tmp_path: Path
 ) -> None:
-    training = Training(make_nodes(2), tmp_path, LONG, "--nnodes=2")
+    training = Training(tmp_path, make_nodes(count), *LONG, torchrun=[f"--nnodes={count}"])
     training.wait_for_step(30)
     training.nodes[victim].kill()
-    survivor = training.runs[1 - victim]
-    assert survivor.wait(BOUND) != 0, survivor
-    print(survivor)
+    training.commands.pop(victim)
+    for command in training.commands:
+        assert command.wait(BOUND) != 0, command
+        assert finding in command.stderr, command
+    assert not training.all("end")
 
 
-def test_the_surviving_node_goes_on_from_the_last_checkpoint(
-    make_nodes: Nodes, tmp_path: Path
+def test_a_surviving_node_goes_on_from_the_last_checkpoint(
+    make_nodes: MakeNodes, tmp_path: Path
 ) -> None:
-    training = Training(make_nodes(2), tmp_path / "run", LONG, "--nnodes=1:2", "--max-restarts=3")
+    torchrun = ["--nnodes=1:2", "--max-restarts=3"]
+    training = Training(tmp_path / "run", make_nodes(2), *LONG, torchrun=torchrun)
     training.wait_for_step(30)
     training.nodes[1].kill()
-    survivor = training.runs[0]
+    survivor, _ = training.commands
     wait_until(lambda: "lost the others" in survivor.stderr, survivor)
-    shutil.copytree(tmp_path / "run" / "kept", tmp_path / "again" / "kept")  # before it goes on
-    last_checkpoint = events(tmp_path / "run", "checkpoint")[-1]["step"]
+    left = tmp_path / "left"
+    left.mkdir()
+    shutil.copytree(training.checkpoints, left / training.checkpoints.name)
+    last = training.all("checkpoint")[-1]["step"]
     assert survivor.wait(BOUND) == 0, survivor
-    [resume] = events(tmp_path / "run", "resume")
-    assert (resume["step"], resume["saved_by"]) == (last_checkpoint, 2)
-    assert events(tmp_path / "run", "epoch")[-1]["world_size"] == 1
-    train_here(tmp_path / "again", LONG)
-    assert_same_weights(tmp_path / "run", tmp_path / "again")
+    [resume] = training.all("resume")
+    assert (resume["step"], resume["saved_by"]) == (last, 2)
+    alone = Run(left, *RECIPE, *LONG)  # from the same checkpoint
+    assert alone.end() == 0, alone.errors()
+    assert same_bits(training.weights(), alone.weights())
+    epochs = [event for event in training.all("epoch") if event["world_size"] == 1]
+    assert figures(epochs) == figures(alone.epochs)
 
 
-def test_a_killed_node_comes_back(make_nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
-    training = Training(make_nodes(2), tmp_path, LONG, "--nnodes=2", "--max-restarts=3")
+def test_a_killed_node_comes_back(make_nodes: MakeNodes, tmp_path: Path, undisturbed: Run) -> None:
+    torchrun = ["--nnodes=2", "--max-restarts=3"]
+    training = Training(tmp_path, make_nodes(2), *LONG, torchrun=torchrun)
     training.wait_for_step(30)
     training.nodes[1].kill()
-    wait_until(lambda: "lost the others" in training.runs[0].stderr, training.runs[0])
-    training.runs[1] = training.start(training.nodes[1])
-    for run in training.runs:
-        assert run.wait(BOUND) == 0, run
-    assert len(events(tmp_path, "resume")) == 1
-    assert_same_weights(tmp_path, undisturbed)
+    wait_until(lambda: "lost the others" in training.commands[0].stderr, training.commands[0])
+    training.commands[1] = training.start(training.nodes[1])
+    training.end()
+    assert len(training.all("resume")) == 1
+    assert same_bits(training.weights(), undisturbed.weights())
+    assert figures(training.all("epoch")[-1:]) == figures(undisturbed.epochs[-1:])
