@@ -118,7 +118,7 @@ class Command:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {bound} s; {self}") from None
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.node.name} printed:\n{self.stdout}\n{self.stderr}"
 
 
