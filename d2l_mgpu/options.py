@@ -54,7 +54,7 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     """Return the options in `arguments` (of this process if None); SystemExit(2) for bad ones."""
     result = _Parser(
         prog="d2l_mgpu.train",
-        description=description,
+        description=(description or "").replace("::", ":"),
         formatter_class=_Help,
         allow_abbrev=False,
     )

@@ -62,6 +62,7 @@ def join(
         world_size=world_size,
         device_id=device if own and device.type == "cuda" else None,
     )
+    dist.barrier()  # a rank that is done at once must not leave before the others have connected
 
 
 def meet(store: dist.Store, rank: int, world_size: int, timeout: float) -> dist.Store:

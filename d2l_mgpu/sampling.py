@@ -1,4 +1,10 @@
-"""Which examples a rank sees: the same batches for any number of ranks, resumable anywhere."""
+"""Which examples a rank sees: the same batches for any number of ranks, resumable anywhere.
+
+The order of all examples depends on `seed` and `epoch` only. One loop over a `ShardSampler` is one
+epoch, or the rest of it: `position` counts the batches already handed out, and a new sampler with
+the `state_dict` of another goes on behind them, on any number of ranks. Ask for one batch at a
+time: what a loader fetches ahead counts as seen.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +16,9 @@ from torch.utils.data import Sampler
 class ShardSampler(Sampler[list[int]]):
     """The examples of one rank: for each batch of an epoch, a list of indices.
 
-    The order of all examples depends on `seed` and `epoch` only, and every batch of it is cut
-    into one shard per rank, as `split_batch` does. So any number of ranks trains on the same
-    batches, nothing is padded, and no example is seen twice; a shard may be empty where a batch
-    has fewer examples than there are ranks.
-
-    One loop over the sampler is one epoch, or the rest of it: `position` counts the batches
-    already handed out, and a new sampler with this one's `state_dict` goes on behind them, on
-    any number of ranks. Ask for one batch at a time: what a loader fetches ahead counts as seen.
+    Each batch is cut into one shard per rank, as `split_batch` does. So any number of ranks trains
+    on the same batches, nothing is padded, and no example is seen twice; a shard may be empty
+    where a batch has fewer examples than there are ranks.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class ShardSampler(Sampler[list[int]]):
         return -(-self.num_examples // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        # Two words of a hash-like mix: seed 1, epoch 0 must not repeat seed 0, epoch 1.
+        # Seed 1, epoch 0 must not repeat the order of seed 0, epoch 1.
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         batches = torch.randperm(self.num_examples, generator=generator).split(self.batch_size)
         for batch in batches[self.position :]:

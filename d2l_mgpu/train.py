@@ -1,9 +1,11 @@
 """Train a network on any number of processes and machines.
 
-On one device:           python -m d2l_mgpu.train
-On two:                  torchrun --nproc-per-node=2 -m d2l_mgpu.train
-On two machines, each:   torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d
-                         --rdzv-endpoint=<first machine>:29400 -m d2l_mgpu.train
+On one device, on two, and on two machines (this on each of them)::
+
+    python -m d2l_mgpu.train
+    torchrun --nproc-per-node=2 -m d2l_mgpu.train
+    torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d
+             --rdzv-endpoint=<first machine>:29400 -m d2l_mgpu.train
 
 All of them take the same steps. Standard output gets one line of JSON an epoch. SIGTERM and
 Ctrl-C end the run after the current step, with a checkpoint and exit code 75; the same command
