@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
@@ -168,9 +168,10 @@ def _leave(why: str) -> NoReturn:
     """
     print(why, file=sys.stderr, flush=True)
     if dist.is_torchelastic_launched():
-        ids = [str(os.getpid()), str(os.getppid())]
-        nothing = subprocess.DEVNULL
-        subprocess.Popen(["sh", "-c", _WATCH, *ids], stdin=nothing, stdout=nothing, stderr=nothing)
+        ids, nothing = [str(os.getpid()), str(os.getppid())], subprocess.DEVNULL
+        command = ["sh", "-c", _WATCH, *ids]
+        with suppress(OSError):  # a system without sh
+            subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
     os._exit(1)
 
 

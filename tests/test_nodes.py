@@ -173,7 +173,7 @@ def test_a_surviving_node_goes_on_from_the_last_checkpoint(
     shutil.copytree(training.checkpoints, left / training.checkpoints.name)
     last = training.all("checkpoint")[-1]["step"]
     assert survivor.wait(BOUND) == 0, survivor
-    [resume] = training.all("resume")
+    resume = training.all("resume")[-1]
     assert (resume["step"], resume["saved_by"]) == (last, 2)
     alone = Run(left, *RECIPE, *LONG)  # from the same checkpoint
     assert alone.end() == 0, alone.errors()
