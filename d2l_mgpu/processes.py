@@ -147,8 +147,8 @@ def process_group(timeout: float) -> Iterator[Group]:
     except RuntimeError as error:
         if not blames_peer(error):
             raise
-        # Torchrun, if it has asked us to stop, knows who failed and waits for us: then in haste.
-        finding = heart.finding(in_haste=group.asked_to_stop)
+        # Torchrun, when it asks us to stop, knows who failed and waits for us: then in haste.
+        finding = heart.finding(in_haste=lambda: group.asked_to_stop)
         _leave(
             f"Rank {rank} on {group.node} lost the others: {finding}.\n"
             f"What the collective said: {first_line(error)}"

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import torch.distributed as dist
@@ -46,16 +47,22 @@ class Heart:
         self.stopped.set()
         self.thread.join(PATIENCE)
 
-    def finding(self, in_haste: bool = False) -> str:
+    def finding(self, in_haste: Callable[[], bool]) -> str:
         """Say which ranks and nodes are missing; takes SILENCE seconds, at most PATIENCE.
 
-        `in_haste` does not call the roll, but sees whether the store is there: that takes no time.
+        As soon as `in_haste()` it only sees whether the store is still there.
         """
-        # In a thread, because a store behind a cut line answers neither yes nor no.
-        task = self._look if in_haste else self._call_roll
-        roll_call = threading.Thread(target=task, daemon=True)
+        # In threads, because a store behind a cut line answers neither yes nor no.
+        roll_call, look = (
+            threading.Thread(target=task, daemon=True) for task in (self._call_roll, self._look)
+        )
         roll_call.start()
-        roll_call.join(PATIENCE)
+        give_up = time.monotonic() + PATIENCE
+        while roll_call.is_alive() and not in_haste() and time.monotonic() < give_up:
+            roll_call.join(0.05)
+        if in_haste() and self.found is None:
+            look.start()
+            look.join(BEAT)
         host = os.environ.get("MASTER_ADDR", self.nodes[0])
         return self.found or f"no answer from the node of the rendezvous, {host}"
 
