@@ -46,6 +46,8 @@ class Output:
             while new := file.read(2**20):
                 self.seen += len(new)
                 self._print(self.decoder.decode(new))
+                if not ended:
+                    break  # a rank may print faster than we do
         if ended:
             self._print(self.decoder.decode(b"", final=True))
             self._print("\n" if self.line else "")

@@ -49,6 +49,44 @@ def test_a_script_needs_no_main_guard(stdin: bool, tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("once\n[0, 1]\n", "")
 
 
+LIVE_SCRIPT = """
+import sys, time
+from pathlib import Path
+from d2l_mgpu import launch
+
+def print_and_wait(text, seen):
+    print(text, end="", flush=True)
+    while not Path(seen).exists():
+        time.sleep(0.05)
+
+k = int(sys.argv[1])
+launch(print_and_wait, "50%\\n" * (k - 1) + "90%", sys.argv[2], num_devices=k)
+"""
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "live", "afterwards"),
+    [(1, "90%", ""), (2, "[rank 0] 50%\n", "[rank 0] 90%\n[rank 1] 50%\n[rank 1] 90%\n")],
+)
+def test_what_rank_0_prints_appears_at_once(
+    num_devices: int, live: str, afterwards: str, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    script = subprocess.Popen(
+        [sys.executable, "-c", LIVE_SCRIPT, str(num_devices), str(seen)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert script.stdout is not None
+        assert script.stdout.read(len(live)) == live
+        seen.touch()
+        assert script.communicate() == (afterwards, None)
+    finally:
+        script.kill()
+
+
 # Other programs that run functions.
 
 TESTS = """
@@ -87,12 +125,9 @@ def test_a_test_can_launch_what_its_file_defines(capture: str, tmp_path: Path) -
     assert done.stderr == ""
 
 
-@pytest.mark.usefixtures("leaves_nothing_behind")
 def test_where_no_process_may_be_started_launch_says_so() -> None:
-    with (
-        get_context("fork").Pool(
-            1
-        ) as pool,  # its processes are daemons, like those of a DataLoader
+    with (  # the processes of a pool are daemons, as are those of a DataLoader
+        get_context("fork").Pool(1) as pool,
         pytest.raises(RuntimeError, match="could not be started: daemonic processes are not"),
     ):
         pool.apply(launch, (len, [1]), {"num_devices": 1})
