@@ -79,6 +79,7 @@ def leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))  # for the processes that it starts
     before = state_of_this_process()
     yield
     assert state_of_this_process() == before
