@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from d2l_mgpu.processes import blames_peer
+from d2l_mgpu.roll_call import node_name
 
 FORMAT = "d2l_mgpu checkpoint 1"
 KEPT = 2
@@ -58,6 +59,12 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
 
     def finish() -> None:
         files = {path.name: _sha256(path) for path in sorted(writing.iterdir())}
+        parts = dcp.FileSystemReader(writing).read_metadata().storage_data or {}
+        if elsewhere := {part.relative_path for part in parts.values()} - files.keys():
+            raise CheckpointError(
+                f"{writing / min(elsewhere)} was written by another node, but cannot be seen on "
+                f"{node_name()}: --checkpoint-dir must name one folder that all nodes share."
+            )
         record = {"format": FORMAT, "step": step, "facts": facts, "files": files}
         record["sha256"] = _sha256_of(record)
         with (writing / "checkpoint.json").open("w") as file:

@@ -1,6 +1,7 @@
 """A damaged checkpoint is named and never loaded; what was there before a failure stays."""
 
 import json
+import os
 import resource
 import shutil
 import signal
@@ -141,6 +142,23 @@ def test_a_state_that_does_not_fit_is_refused(change: Callable[..., Any], folder
         wanted["optimizer"]["another"] = torch.zeros(1)
     with pytest.raises(CheckpointError, match="does not fit this run: optimizer"):
         load(folder / NEW, wanted)
+
+
+def save_on_a_disk_of_its_own(folder: Path) -> str:
+    own = folder / os.environ["RANK"]
+    own.mkdir()
+    try:
+        save(own, 11, {"ranks": {os.environ["RANK"]: torch.ones(3)}}, {})
+        return "saved"
+    except CheckpointError as error:
+        return str(error)
+
+
+def test_a_folder_that_the_nodes_do_not_share_is_no_place_for_checkpoints(tmp_path: Path) -> None:
+    for message in launch(save_on_a_disk_of_its_own, tmp_path, num_devices=2):
+        assert "__1_0.distcp was written by another node" in message
+        assert "one folder that all nodes share" in message
+    assert not steps(tmp_path / "0")
 
 
 def fill_the_disk(folder: Path) -> str:
