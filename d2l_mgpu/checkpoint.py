@@ -77,7 +77,8 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)  # the rename itself
         os.close(handle)
-        for old in steps(folder)[KEPT:]:
+        # Newer ones are damaged, and the run was set back behind them: they do not count.
+        for old in [path for path in steps(folder) if int(path.name[5:]) <= step][KEPT:]:
             shutil.rmtree(old)
 
     try:
@@ -104,6 +105,8 @@ def check(path: Path) -> dict[str, Any]:
         whole = isinstance(record, dict) and record.get("sha256") == _sha256_of(record)
     except FileNotFoundError:
         raise CheckpointError(f"{path} is no checkpoint: it has no checkpoint.json.") from None
+    except OSError as error:
+        raise CheckpointError(f"{record_file} cannot be read: {error.strerror}.") from None
     except ValueError:
         whole = False
     if not whole:
@@ -114,7 +117,11 @@ def check(path: Path) -> dict[str, Any]:
         file = path / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is not complete.")
-        if _sha256(file) != expected:
+        try:
+            found = _sha256(file)
+        except OSError as error:  # a disk does not always return wrong bits: often, none
+            raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from None
+        if found != expected:
             raise CheckpointError(f"{file} is damaged: its checksum does not fit.")
     return record["facts"]
 

@@ -76,6 +76,12 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(content)
 
 
+def unreadable(file: Path) -> None:
+    """As on a failing disk: the file is there, and reading it is an error (EIO)."""
+    file.unlink()
+    file.symlink_to("/proc/self/mem")
+
+
 def of_another_kind(file: Path) -> None:
     file.write_text(json.dumps({"epoch": 3}))
 
@@ -98,6 +104,8 @@ def of_another_version(file: Path) -> None:
         ("checkpoint.json", flip_a_bit, "checkpoint.json is damaged: its checksum does not fit"),
         ("checkpoint.json", of_another_kind, "checkpoint.json is damaged"),
         ("checkpoint.json", of_another_version, "has format 'd2l_mgpu checkpoint 99', but this"),
+        ("__0_0.distcp", unreadable, "__0_0.distcp cannot be read: Input/output error"),
+        ("checkpoint.json", unreadable, "checkpoint.json cannot be read: Input/output error"),
         ("checkpoint.json", Path.unlink, "is no checkpoint: it has no checkpoint.json"),
     ],
 )
@@ -142,6 +150,12 @@ def test_a_state_that_does_not_fit_is_refused(change: Callable[..., Any], folder
         wanted["optimizer"]["another"] = torch.zeros(1)
     with pytest.raises(CheckpointError, match="does not fit this run: optimizer"):
         load(folder / NEW, wanted)
+
+
+def test_damaged_newer_ones_do_not_count_after_a_step_back(folder: Path) -> None:
+    for step in (4, 5):  # step 7 is damaged, say
+        save(folder, step, state(step), {})
+    assert [path.name for path in steps(folder)] == [NEW, "step-00000005", "step-00000004"]
 
 
 def save_on_a_disk_of_its_own(folder: Path) -> str:
