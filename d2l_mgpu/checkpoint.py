@@ -91,8 +91,8 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
             raise reason from None
         raise CheckpointError(
             f"The checkpoint of step {step} could not be written to {folder}, where "
-            f"{shutil.disk_usage(folder).free / 2**20:.0f} MB are free: {reason}. Make room or "
-            "choose another --checkpoint-dir; earlier checkpoints are untouched."
+            f"{_free(folder)} MB are free: {reason}. Make room or choose another --checkpoint-dir; earlier "
+            "checkpoints are untouched."
         ) from error
     return final
 
@@ -129,13 +129,21 @@ def check(path: Path) -> dict[str, Any]:
 def find(folder: Path, fall_back: bool = False) -> tuple[Path, dict[str, Any], list[str]] | None:
     """Return the newest checkpoint in `folder`, its facts, and what was wrong with newer ones.
 
-    None where there is none. A damaged one raises CheckpointError, unless `fall_back` allows the
-    one before it. A collective: rank 0 looks, so that all ranks resume from the same one.
+    None where there is none; `folder` is made then. A damaged one raises CheckpointError, unless
+    `fall_back` allows the one before it, and so does a folder that cannot be written to. A
+    collective: rank 0 looks, so that all ranks resume from the same one.
     """
 
     def look() -> tuple[Path, dict[str, Any], list[str]] | None:
-        if folder.exists() and not folder.is_dir():
-            raise CheckpointError(f"{folder} is a file; --checkpoint-dir needs a folder.")
+        try:  # now, not after the first epoch
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".writing-").mkdir(exist_ok=True)
+            (folder / ".writing-").rmdir()
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder} cannot take checkpoints: {error.strerror}. Choose another "
+                "--checkpoint-dir."
+            ) from None
         problems: list[str] = []
         for path in steps(folder):
             try:
@@ -209,6 +217,13 @@ def _quietly(act: Callable[..., Any], *args: Any, **options: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it works without other processes: we know
         act(*args, **options)
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(folder).free / 2**20:.0f}"
+    except OSError:  # the folder itself is gone
+        return "no"
 
 
 def _sha256(file: Path) -> str:

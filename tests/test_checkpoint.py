@@ -137,7 +137,7 @@ def test_a_folder_without_checkpoints_is_a_fresh_start_and_a_file_is_an_error(
     with pytest.raises(FileNotFoundError, match="no checkpoint in"):
         load_weights(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="is a file; --checkpoint-dir needs a folder"):
+    with pytest.raises(CheckpointError, match="file cannot take checkpoints: File exists"):
         find(tmp_path / "file")
 
 
@@ -156,6 +156,13 @@ def test_damaged_newer_ones_do_not_count_after_a_step_back(folder: Path) -> None
     for step in (4, 5):  # step 7 is damaged, say
         save(folder, step, state(step), {})
     assert [path.name for path in steps(folder)] == [NEW, "step-00000005", "step-00000004"]
+
+
+def test_a_folder_that_went_away_is_named(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+    with pytest.raises(CheckpointError, match=f"could not be written to {folder}, where .* free"):
+        save(folder, 11, state(11), {})
 
 
 def save_on_a_disk_of_its_own(folder: Path) -> str:

@@ -95,7 +95,12 @@ def damaged(folder: Path) -> list[str]:
         (lambda _: ["--num-train", "99999"], r"num_train is 99999, but there are only 12000"),
         (lambda _: ["--dataset", "MNIST"], r"There is no generated MNIST"),
         (missing_folder, r"No such file or directory: '.*nowhere/events'"),
-        (file_for_folder, r"/file is a file; --checkpoint-dir needs a folder"),
+        (file_for_folder, r"/file cannot take checkpoints: File exists\. Choose"),
+        (lambda _: ["--checkpoint-dir", "/dev/null/run"], r"null/run cannot take .*: Not a dir"),
+        (
+            lambda _: ["--checkpoint-dir", "/proc/run"],
+            r"/proc/run cannot take checkpoints: No such",
+        ),
         (damaged, r"step-00000002/__0_0.distcp is damaged.*add --fall-back"),
         (
             lambda folder: trained(folder, "--batch-size", "10"),
