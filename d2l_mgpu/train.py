@@ -46,11 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     with process_group(options.timeout) as group:
         try:
             return _Run(options, group).train()
+        except _Stopped:
+            pass  # all ranks together, so that they can take leave of each other
         except (checkpoint.CheckpointError, OSError, ValueError) as error:
             # Each rank, since what stops one, a disk for instance, need not stop the others.
             who = f" rank {group.rank}:" if group.world_size > 1 else ""
             print(f"d2l_mgpu.train:{who} {error}", file=sys.stderr, flush=True)
             raise SystemExit(2) from None
+    raise SystemExit(STOPPED)
+
+
+class _Stopped(Exception):
+    """All ranks have ended their run after the same step, because one was asked to."""
 
 
 class _Run:
@@ -163,7 +170,7 @@ class _Run:
             lost = "nothing was saved, because there is no --checkpoint-dir"
             self.say(f"Stopped after step {step}; {kept if self.folder else lost}.")
             self.log_once("stop", step=step)
-            raise SystemExit(STOPPED)
+            raise _Stopped
 
     def bar(self) -> Any:
         """A progress bar on rank 0, where somebody watches."""
