@@ -164,8 +164,9 @@ def find(folder: Path, fall_back: bool = False) -> tuple[Path, dict[str, Any], l
 def load(path: Path, state: State) -> None:
     """Fill `state` in place from the checkpoint at `path`, which `check` has found whole.
 
-    A collective. CheckpointError when the checkpoint lacks a key of `state`, or has one besides
-    the ranks' own that `state` lacks: a momentum that nobody loads would be lost without a word.
+    A collective. CheckpointError when a rank cannot read its part, or when the checkpoint lacks a
+    key of `state`, or has one besides the ranks' own that `state` lacks: a momentum that nobody
+    loads would be lost without a word.
     """
     there = set(dcp.FileSystemReader(path).read_metadata().state_dict_metadata)
     wanted = {f"{part}.{name}" for part, entries in state.items() for name in entries}
@@ -174,7 +175,13 @@ def load(path: Path, state: State) -> None:
             f"{path} does not fit this run: {odd[0]} (and {len(odd) - 1} more) is only in one of "
             "them. Resume with the options it was written with."
         )
-    _quietly(dcp.load, state, checkpoint_id=path)
+    try:
+        _quietly(dcp.load, state, checkpoint_id=path)
+    except dcp.CheckpointException as error:
+        reason = _reason(error)
+        if blames_peer(reason):
+            raise reason from None
+        raise CheckpointError(f"{path} cannot be read on every node: {reason}.") from error
 
 
 def load_weights(folder: str | Path) -> dict[str, Tensor]:

@@ -141,6 +141,12 @@ def test_a_folder_without_checkpoints_is_a_fresh_start_and_a_file_is_an_error(
         find(tmp_path / "file")
 
 
+def test_a_part_that_a_rank_does_not_see_is_named(folder: Path) -> None:
+    (folder / NEW / "__0_0.distcp").unlink()  # after rank 0 has found it whole
+    with pytest.raises(CheckpointError, match=f"{NEW} cannot be read on every node: .*__0_0"):
+        load(folder / NEW, state(0))
+
+
 @pytest.mark.parametrize("change", [dict.pop, dict.__setitem__], ids=["lacks", "has more"])
 def test_a_state_that_does_not_fit_is_refused(change: Callable[..., Any], folder: Path) -> None:
     wanted = state(7)
