@@ -9,16 +9,17 @@ import faulthandler
 import linecache
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 import torch.distributed as dist
@@ -37,8 +38,9 @@ class Raised:
     pickled: bytes | None  # the exception itself, where it survives pickling
 
 
-def pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
-    """Pickle what a worker needs, with the source lines of notebook cells for its tracebacks."""
+def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
+    """Pickle into `file` what a worker needs, with the source lines of notebook cells for its
+    tracebacks. TypeError names the argument that cannot travel."""
     import cloudpickle
 
     sources = {
@@ -46,18 +48,24 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
         for name, entry in linecache.cache.items()
         if len(entry) == 4 and not os.path.exists(name)
     }
-    name = getattr(fn, "__name__", repr(fn))
-    parts = [(f"the function {name}", fn)]
-    parts += [(f"argument {i} of {name}, a {type(a).__name__},", a) for i, a in enumerate(args, 1)]
-    for what, part in parts:
-        try:
-            cloudpickle.dumps(part)
-        except Exception as error:
-            raise TypeError(
-                f"{what} cannot be sent to another process ({error}); "
-                "create it inside the function instead."
-            ) from error
-    return cloudpickle.dumps((fn, args, sources))
+    try:
+        with _whole(file) as job:
+            cloudpickle.dump((fn, args, sources), job)  # no copy of a huge argument in memory
+    except Exception:
+        name = getattr(fn, "__name__", repr(fn))
+        parts = [(f"the function {name}", fn)]
+        parts += [
+            (f"argument {i} of {name}, a {type(a).__name__},", a) for i, a in enumerate(args, 1)
+        ]
+        for what, part in parts:
+            try:
+                cloudpickle.dumps(part)
+            except Exception as error:
+                raise TypeError(
+                    f"{what} cannot be sent to another process ({error}); "
+                    "create it inside the function instead."
+                ) from error
+        raise  # each part can be sent: it is the disk that has no room for them
 
 
 def work(folder: str, devices: list[torch.device], num_threads: int) -> None:
@@ -66,39 +74,40 @@ def work(folder: str, devices: list[torch.device], num_threads: int) -> None:
 
     rank = int(os.environ["RANK"])
     stem = Path(folder) / str(rank)
-    _live_and_die_with_caller()
+    _live_and_die_with_caller(stem)
     _redirect_output(stem)
-    _write(stem.with_suffix(".pid"), str(os.getpid()).encode())
     try:
         _join_group(rank, devices, Path(folder) / "store")
         torch.set_num_threads(num_threads)
-        fn, args, sources = cloudpickle.loads((Path(folder) / "job").read_bytes())
+        with (Path(folder) / "job").open("rb") as file:
+            fn, args, sources = pickle.load(file)
         linecache.cache.update(sources)  # tracebacks show the lines of notebook cells
-        returned = _pickled(fn(*args), rank)
+        _send(fn(*args), rank, stem)
     except BaseException as error:
-        raised = _describe(error)
-        _write(stem.with_suffix(".raised"), cloudpickle.dumps(raised))
-        sys.stdout.flush()
-        if raised.blames_peer:
-            time.sleep(60)  # let the caller find the peer that died; it will then end us
-        os._exit(1)  # the process group may be stuck: do not try to take leave of it
-    _write(stem.with_suffix(".returned"), returned)
+        try:
+            raised = _describe(error)
+            with _whole(stem.with_suffix(".raised")) as file:
+                cloudpickle.dump(raised, file)
+            sys.stdout.flush()
+            if raised.blames_peer:
+                time.sleep(60)  # let the caller find the peer that died; it will then end us
+        finally:
+            os._exit(1)  # the process group may be stuck: do not try to take leave of it
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def _live_and_die_with_caller() -> None:
-    """Die at once on Ctrl-C, wherever this process is, and when the caller is killed."""
-
-    def watch() -> None:
-        caller = multiprocessing.parent_process()
-        if caller is not None:
-            caller.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _live_and_die_with_caller(stem: Path) -> None:
+    """Die at once of SIGINT, which Linux sends when the caller dies. Lead a process group that
+    those who know `<stem>.pid` can kill: this process and what it starts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback: the caller tells the reader
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while we were starting
+    os.setpgid(0, 0)
+    with _whole(stem.with_suffix(".pid")) as file:
+        file.write(f"{os.getpid()}\n".encode())
+    caller = multiprocessing.parent_process()
+    if caller is not None and caller.pid != os.getppid():
+        os._exit(1)  # it died before anyone could know of us
 
 
 def _redirect_output(stem: Path) -> None:
@@ -118,11 +127,14 @@ def _join_group(rank: int, devices: list[torch.device], store: Path) -> None:
     join(devices, rank, dist.FileStore(str(store), len(devices)), rank, len(devices))
 
 
-def _pickled(result: Any, rank: int) -> bytes:
+def _send(result: Any, rank: int, stem: Path) -> None:
     import cloudpickle
 
     try:
-        return cloudpickle.dumps(result)
+        with _whole(stem.with_suffix(".returned")) as file:
+            cloudpickle.dump(result, file)
+    except OSError:
+        raise  # the disk has no room for it
     except Exception as error:
         raise TypeError(
             f"the result of rank {rank}, a {type(result).__name__}, cannot be sent back to the "
@@ -138,11 +150,15 @@ def _describe(error: BaseException) -> Raised:
         trace = trace.tb_next  # start at the reader's own code
     try:
         pickled = cloudpickle.dumps(error)
-        cloudpickle.loads(pickled)
+        pickle.loads(pickled)
     except Exception:
         pickled = None
+    summary = "".join(traceback.format_exception_only(error)).strip()
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        summary = f"it called sys.exit({code}); let the function return instead"
     return Raised(
-        summary="".join(traceback.format_exception_only(error)).strip(),
+        summary=summary,
         traceback="".join(traceback.format_exception(type(error), error, trace)).rstrip(),
         seconds=time.monotonic(),
         blames_peer=blames_peer(error),
@@ -150,8 +166,13 @@ def _describe(error: BaseException) -> Raised:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that is either whole or not there."""
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that will either be whole or not be there."""
     unfinished = path.with_suffix(path.suffix + ".part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

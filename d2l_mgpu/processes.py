@@ -7,20 +7,25 @@ started alone is a group of one.
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 
 from d2l_mgpu.devices import get_devices
 from d2l_mgpu.roll_call import Heart, node_name
+
+# Process $1 gets SIGTERM if, for 10 s, it does not take notice of the end of its child $0.
+_WATCH = "for _ in 1 2 3 4 5 6 7 8 9 10; do sleep 1; kill -0 $0 || exit; done; kill $1"
 
 _device: torch.device | None = None  # of this rank; set in a process group only
 
@@ -144,11 +149,12 @@ def process_group(timeout: float) -> Iterator[Group]:
     except RuntimeError as error:
         if not blames_peer(error):
             raise
-        problem = f"Rank {rank} on {group.node} lost the others"
-        if group.asked_to_stop:  # by torchrun, which knows who failed and is waiting for us
-            _leave(f"{problem}.")
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _leave(f"{problem}: {heart.finding()}.\nWhat the collective said: {first_line(error)}")
+        # Torchrun, when it asks us to stop, knows who failed and waits for us: then in haste.
+        finding = heart.finding(in_haste=lambda: group.asked_to_stop)
+        _leave(
+            f"Rank {rank} on {group.node} lost the others: {finding}.\n"
+            f"What the collective said: {first_line(error)}"
+        )
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -157,9 +163,18 @@ def process_group(timeout: float) -> Iterator[Group]:
             dist.destroy_process_group()
 
 
-def _leave(why: str) -> None:
-    """End at once: with a peer gone, taking leave of the process group could wait for ever."""
+def _leave(why: str) -> NoReturn:
+    """End at once: with a peer gone, taking leave of the process group could wait for ever.
+
+    So could torchrun, and not notice our end: on a node that is cut off it has asked the store of
+    the rendezvous something and waits, for as long as TCP does, for the answer. It sees SIGTERM.
+    """
     print(why, file=sys.stderr, flush=True)
+    if dist.is_torchelastic_launched():
+        ids, nothing = [str(os.getpid()), str(os.getppid())], subprocess.DEVNULL
+        command = ["sh", "-c", _WATCH, *ids]
+        with suppress(OSError):  # a system without sh
+            subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
     os._exit(1)
 
 

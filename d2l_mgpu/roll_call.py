@@ -10,6 +10,8 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import torch.distributed as dist
 
@@ -33,6 +35,7 @@ class Heart:
         self.nodes: list[str] = [""] * world_size
         dist.all_gather_object(self.nodes, node_name())
         self.rank, self.stopped = rank, threading.Event()
+        self.found: str | None = None  # who is missing, as this rank or another has found out
         # A store of its own for each thread: one that waits for an answer blocks its other users.
         self.counts, self.asked = (
             dist.PrefixStore("heart", store.clone() if world_size > 1 else store) for _ in range(2)
@@ -44,37 +47,51 @@ class Heart:
         self.stopped.set()
         self.thread.join(PATIENCE)
 
-    def finding(self) -> str:
-        """Say which ranks and nodes are missing; takes SILENCE seconds, at most PATIENCE."""
-        findings: list[str] = []
-        # In a thread, because a store behind a cut line answers neither yes nor no.
-        roll_call = threading.Thread(target=self._call_roll, args=[findings], daemon=True)
+    def finding(self, in_haste: Callable[[], bool]) -> str:
+        """Say which ranks and nodes are missing; takes SILENCE seconds, at most PATIENCE.
+
+        As soon as `in_haste()` it only sees whether the store is still there.
+        """
+        # In threads, because a store behind a cut line answers neither yes nor no.
+        roll_call, look = (
+            threading.Thread(target=task, daemon=True) for task in (self._call_roll, self._look)
+        )
         roll_call.start()
-        roll_call.join(PATIENCE)
+        give_up = time.monotonic() + PATIENCE
+        while roll_call.is_alive() and not in_haste() and time.monotonic() < give_up:
+            roll_call.join(0.05)
+        if in_haste() and self.found is None:
+            look.start()
+            look.join(BEAT)
         host = os.environ.get("MASTER_ADDR", self.nodes[0])
-        return findings[0] if findings else f"no answer from the node of the rendezvous, {host}"
+        return self.found or f"no answer from the node of the rendezvous, {host}"
 
     def _beat(self) -> None:
-        while not self.stopped.wait(BEAT):
-            try:
+        with suppress(RuntimeError):  # the store is gone, and with it everyone's answer
+            while not self.stopped.wait(BEAT):
                 self.counts.add(str(self.rank), 1)
-            except RuntimeError:  # the store is gone, and with it everyone's answer
-                return
+                if self.counts.check(["finding"]):
+                    self.found = self.counts.get("finding").decode()
 
-    def _call_roll(self, findings: list[str]) -> None:
+    def _look(self) -> None:
+        with suppress(RuntimeError):
+            self.asked.add(str(self.rank), 0)
+            self.found = self.found or "torchrun has ended it, because of another on its node"
+
+    def _call_roll(self) -> None:
         ranks = range(len(self.nodes))
-        try:
+        with suppress(RuntimeError):
             before = [self.asked.add(str(rank), 0) for rank in ranks]
             time.sleep(SILENCE)
             after = [self.asked.add(str(rank), 0) for rank in ranks]
             missing = [r for r in ranks if before[r] == after[r] and r != self.rank]
             nodes = ", ".join(sorted({self.nodes[rank] for rank in missing}))
-            finding = (
+            found = (
                 f"no sign of life from {nodes}: rank {', '.join(map(str, missing))}"
                 if missing
                 else "all ranks are alive: one of them did not call the collective, or was too slow"
             )
             # Who comes later may find those gone who have already left because of the failure.
-            findings.append(self.asked.compare_set("finding", "", finding).decode())
-        except RuntimeError:
-            return
+            self.found = self.asked.compare_set("finding", "", found).decode()
+            if self.rank == 0 and len(missing) < len(ranks) - 1:
+                time.sleep(3 * BEAT)  # the store goes when we do: let the others read this first

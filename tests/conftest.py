@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from book.theme.browser import NAMES, program, running
+from tests.leftovers import state_of_this_process
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -69,3 +71,15 @@ def browser() -> Iterator[Browser]:
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     with running(path) as chromium:
         yield chromium
+
+
+@pytest.fixture
+def leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compare this process before and after the test, with a temporary folder of its own."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))  # for the processes that it starts
+    before = state_of_this_process()
+    yield
+    assert state_of_this_process() == before

@@ -29,7 +29,33 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-class Run:
+class Traces:
+    """What a training leaves in `folder`: its events and its checkpoints."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.events_file = folder, folder / "events"
+        self.checkpoints = folder / "checkpoints"
+        self.read_so_far = 0
+        self.events: list[dict[str, Any]] = []
+
+    def read_events(self) -> None:
+        """Add to `self.events` what has happened since the last time."""
+        text = self.events_file.read_bytes() if self.events_file.exists() else b""
+        end = text.rfind(b"\n") + 1
+        self.events += map(json.loads, text[self.read_so_far : end].splitlines())
+        self.read_so_far = end
+
+    def all(self, event: str) -> list[dict[str, Any]]:
+        """The events of this kind so far."""
+        self.read_events()
+        return [found for found in self.events if found["event"] == event]
+
+    def weights(self) -> dict[str, Tensor]:
+        return load_weights(self.checkpoints)
+
+
+class Run(Traces):
     """One run in `folder`: alone where `torchrun` is None, else with these options of torchrun."""
 
     def __init__(
@@ -39,12 +65,9 @@ class Run:
         torchrun: list[str] | None = None,
         checkpoints: bool = True,
     ) -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder, self.events_file = folder, folder / "events"
-        self.checkpoints, self.temporary = folder / "checkpoints", folder / "tmp"
+        super().__init__(folder)
+        self.temporary, self.waited_for = folder / "tmp", 0
         self.temporary.mkdir(exist_ok=True)
-        self.read_so_far = self.waited_for = 0
-        self.events: list[dict[str, Any]] = []
         words = [*TORCHRUN, *torchrun] if torchrun is not None else []
         words += [*TRAIN, "--events", self.events_file]
         words += ["--checkpoint-dir", self.checkpoints] if checkpoints else []
@@ -56,13 +79,6 @@ class Run:
             stderr=(folder / "stderr").open("ab"),
             text=True,
         )
-
-    def read_events(self) -> None:
-        """Add to `self.events` what has happened since the last time."""
-        text = self.events_file.read_bytes() if self.events_file.exists() else b""
-        end = text.rfind(b"\n") + 1
-        self.events += map(json.loads, text[self.read_so_far : end].splitlines())
-        self.read_so_far = end
 
     def wait_for(self, event: str, step: int = 0) -> dict[str, Any]:
         """Wait for an `event` of at least `step`, later than the last one waited for."""
@@ -85,9 +101,6 @@ class Run:
 
     def errors(self) -> str:
         return (self.folder / "stderr").read_text()
-
-    def weights(self) -> dict[str, Tensor]:
-        return load_weights(self.checkpoints)
 
     def stop(self) -> None:
         """End whatever still runs."""

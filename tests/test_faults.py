@@ -1,6 +1,6 @@
 """A run that is killed, again and again, ends with the same bits as one that was left alone.
 
-`make test-faults` kills 20 times, `make test` a few times: D2L_MGPU_TEST_KILLS says how often.
+`make test` kills it three times, `make test-faults` twenty times.
 """
 
 import os
@@ -14,7 +14,6 @@ import pytest
 
 from tests.runs import Run, figures, same_bits
 
-KILLS = int(os.environ.get("D2L_MGPU_TEST_KILLS", "3"))
 EVERY = 5  # steps between two checkpoints
 # 5 epochs of 21 steps, the last of each with 8 examples; momentum and cosine are states to lose
 OPTIONS = [
@@ -58,13 +57,16 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory) -> LeftAlone:
     return left_alone
 
 
-def test_workers_killed_at_random_steps_lose_nothing(left_alone: LeftAlone, start: Start) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.faults)])
+def test_workers_killed_at_random_steps_lose_nothing(
+    kills: int, left_alone: LeftAlone, start: Start
+) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
-    steps = sorted(chance.sample(range(EVERY + 1, STEPS - 20), KILLS))
+    steps = sorted(chance.sample(range(EVERY + 1, STEPS - 20), kills))
     print(f"seed {seed}: kills due at steps {steps}")
     undisturbed = left_alone(["--nproc-per-node=2"])
-    run = start("killed", torchrun=["--nproc-per-node=2", f"--max-restarts={KILLS}"])
+    run = start("killed", torchrun=["--nproc-per-node=2", f"--max-restarts={kills}"])
     seen: set[psutil.Process] = set()
     for number, due in enumerate(steps, start=1):
         workers = {e["rank"]: e["pid"] for e in (run.wait_for("start"), run.wait_for("start"))}
@@ -75,11 +77,11 @@ def test_workers_killed_at_random_steps_lose_nothing(left_alone: LeftAlone, star
         run.read_events()
         last = max(e["step"] for e in run.events if e["event"] == "step")
         saved = max(e["step"] for e in run.events if e["event"] == "checkpoint")
-        print(f"kill {number} of {KILLS}: rank {victim}, step {step} logged, checkpoint {saved}")
+        print(f"kill {number} of {kills}: rank {victim}, step {step} logged, checkpoint {saved}")
         assert EVERY <= saved <= last + 1 and last < STEPS
     assert run.end() == 0, run.errors()
     resumed = [e for e in run.events if e["event"] == "resume"]
-    assert len(resumed) == KILLS
+    assert len(resumed) == kills
     assert same_bits(run.weights(), undisturbed.weights())
     # An epoch killed between its line and its checkpoint is reported twice, in the same words.
     assert sorted(set(figures(run.epochs))) == figures(undisturbed.epochs)

@@ -1,52 +1,26 @@
-"""`launch` returns every rank's result, names the rank that failed, and leaves nothing behind."""
+"""`launch` returns every rank's result, shows what they print, and names the rank that failed."""
 
+import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from jupyter_client.manager import start_new_kernel
 
 from d2l_mgpu import RankError, get_devices, launch, rank_device
 
-ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.timeout(300)
-
-
-def state_of_this_process() -> dict[str, Any]:
-    this = psutil.Process()
-    return {
-        "children": this.children(recursive=True),
-        "ports": [c.laddr for c in this.net_connections() if c.status == psutil.CONN_LISTEN],
-        "threads": threading.enumerate(),
-        "files": os.listdir(tempfile.gettempdir()),
-        "signal handlers": {s: signal.getsignal(s) for s in signal.valid_signals()},
-        "environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
-        "main": {
-            name: vars(sys.modules["__main__"]).get(name) for name in ("__file__", "__spec__")
-        },
-    }
-
-
-@pytest.fixture
-def leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compare this process before and after the test, with a temporary folder of its own."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = state_of_this_process()
-    yield
-    assert state_of_this_process() == before
 
 
 # What the ranks run.
@@ -86,6 +60,44 @@ def no_pickle() -> Iterator[int]:
     return (i for i in range(3))
 
 
+class OnlyThere:
+    """Can be pickled, but not unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("three",)
+
+
+def sleep_in_native_code() -> None:
+    ctypes.PyDLL(None).sleep(600)  # holds Python's lock, so no other Python code runs here
+
+
+def sleep_deaf_to_signals() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    time.sleep(600)
+
+
+def return_but_leave_a_thread_running() -> str:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return "done"
+
+
+def print_in_many_ways() -> None:
+    print("two\n\nlines")
+    for state in ("10%", "50%", "90%"):
+        print(f"\r{state}", end="")
+    print()
+    print("\r99%\r   ", end="\n")  # a bar that wipes itself off
+    print("of a Windows program", end="\r\n")
+    subprocess.run(["echo", "of a program that it starts"], check=True)
+    print("no newline at the end: \u00e7", end="")
+
+
+def print_10_megabytes() -> None:
+    for _ in range(1000):
+        sys.stdout.write("x" * 10_000)
+
+
 # Results and output.
 
 
@@ -102,6 +114,62 @@ def test_results_and_output_come_in_rank_order(capfd: pytest.CaptureFixture[str]
         f"[rank {r}] {line} line of {r}" for r in (0, 1) for line in ("first", "second")
     ]
     assert err == ""
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_of_what_the_ranks_print_each_line_says_whose_it_is(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    launch(print_in_many_ways, num_devices=2)
+    lines = ["two", "", "lines", "90%", "of a Windows program", "of a program that it starts"]
+    lines.append("no newline at the end: \u00e7")
+    assert capfd.readouterr().out == "".join(f"[rank {r}] {x}\n" for r in (0, 1) for x in lines)
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_what_a_single_rank_prints_appears_unchanged(capfdbinary: Any) -> None:
+    launch(print_in_many_ways, num_devices=1)
+    assert capfdbinary.readouterr().out.decode() == (
+        "two\n\nlines\n\r10%\r50%\r90%\n\r99%\r   \nof a Windows program\r\n"
+        "of a program that it starts\nno newline at the end: \u00e7"
+    )
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_ranks_may_print_much(capfd: pytest.CaptureFixture[str]) -> None:
+    launch(print_10_megabytes, num_devices=2)
+    text = "x" * 10_000_000
+    assert capfd.readouterr().out == f"[rank 0] {text}\n[rank 1] {text}\n"
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_arguments_and_results_may_be_huge_and_leave_the_memory_again() -> None:
+    huge = torch.arange(125_000_000.0)  # 500 MB
+    before = psutil.Process().memory_info().rss
+    [negative] = launch(torch.neg, huge, num_devices=1)
+    assert torch.equal(negative, -huge)
+    del negative
+    gc.collect()
+    assert psutil.Process().memory_info().rss < before + 100e6
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_a_rank_may_launch(capfd: pytest.CaptureFixture[str]) -> None:
+    def total() -> list[int]:
+        print("sums over", dist.get_world_size())
+        return launch(sum_over_ranks, 10.0 * dist.get_rank(), num_devices=3)
+
+    results = launch(total, num_devices=2)
+    assert [[(rank, sum_) for rank, sum_, *_ in ranks] for ranks in results] == [
+        [(0, 3.0), (1, 3.0), (2, 3.0)],
+        [(0, 33.0), (1, 33.0), (2, 33.0)],
+    ]
+    assert capfd.readouterr().out.splitlines() == [
+        f"[rank {outer}] {line}"
+        for outer in (0, 1)
+        for line in ["sums over 2"]
+        + [f"[rank {r}] {nth} line of {r}" for r in (0, 1, 2) for nth in ("first", "second")]
+    ]
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")
@@ -159,16 +227,50 @@ def test_processes_that_cannot_be_started_are_an_error_and_not_a_wait(
         launch(len, [1], num_devices=1)
 
 
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        (0, r"sys.exit\(0\)"),
+        (3, r"sys.exit\(3\)"),
+        (None, r"sys.exit\(\)"),
+        ("no coffee", r"sys.exit\('no coffee'\)"),
+    ],
+)
 @pytest.mark.usefixtures("leaves_nothing_behind")
-def test_a_timeout_names_the_ranks_that_still_run() -> None:
+def test_a_function_that_calls_sys_exit_is_named_with_the_call(code: Any, call: str) -> None:
+    message = rf"^rank 1 failed: it called {call}; let the function return instead\n\nTraceback"
+    with pytest.raises(RankError, match=message) as caught:
+        launch(rank_1_does, lambda: sys.exit(code), num_devices=2)
+    assert "lambda: sys.exit(code)" in caught.value.traceback
+    assert isinstance(caught.value.__cause__, SystemExit)
+
+
+@pytest.mark.parametrize(
+    "sleep", [lambda: time.sleep(600), sleep_in_native_code, sleep_deaf_to_signals]
+)
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_a_timeout_names_the_ranks_that_still_run_whatever_they_are_stuck_in(
+    sleep: Callable[[], None],
+) -> None:
     with pytest.raises(TimeoutError, match=r"2 of 2 ranks .* after 10 seconds: 0, 1; "):
-        launch(time.sleep, 600, num_devices=2, timeout=10)  # starting takes some of it
+        launch(sleep, num_devices=2, timeout=10)  # starting takes some of it
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_a_process_that_does_not_end_when_its_function_has_returned_is_not_waited_for() -> None:
+    assert launch(return_but_leave_a_thread_running, num_devices=2) == ["done", "done"]
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")
 def test_a_result_that_cannot_be_sent_back_is_named() -> None:
     with pytest.raises(RankError, match="the result of rank 0, a generator, cannot be sent back"):
         launch(no_pickle, num_devices=1)
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_a_result_that_cannot_be_unpickled_is_named() -> None:
+    with pytest.raises(RankError, match=r"^rank 1 returned what cannot be unpickled here .*three"):
+        launch(lambda: OnlyThere() if dist.get_rank() else None, num_devices=2)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +281,17 @@ def test_a_result_that_cannot_be_sent_back_is_named() -> None:
         (print, [], {"num_devices": 2.0}, ValueError, "num_devices must be an integer"),
         (print, [], {"num_devices": "2"}, ValueError, "num_devices must be an integer"),
         (print, [], {"num_devices": True}, ValueError, "num_devices must be an integer"),
+        (print, [], {"num_devices": 10_000}, ValueError, "num_devices is 10000, but each is a pro"),
         (3, [], {"num_devices": 1}, TypeError, "launch runs a function"),
         (None, [], {"num_devices": 1}, TypeError, "launch runs a function"),
         (print, [], {"num_devices": 1, "timeout": 0}, ValueError, "timeout must be"),
         (print, [], {"num_devices": 1, "timeout": "5"}, ValueError, "timeout must be"),
+        (print, [], {"num_devices": 1, "timeout": True}, ValueError, "timeout must be"),
+        (print, [], {"num_devices": 1, "timeout": -1}, ValueError, "timeout must be"),
+        (print, [], {"num_devices": 1, "timeout": float("nan")}, ValueError, "not nan"),
+        (print, [], {"num_devices": 1, "timeout": -float("inf")}, ValueError, "not -inf"),
+        (print, [], {"num_devices": 1, "seconds": 5}, TypeError, "keyword argument 'seconds'"),
+        (print, [], {}, TypeError, "keyword-only argument: 'num_devices'"),
         (print, [1, no_pickle()], {"num_devices": 1}, TypeError, "argument 2 of print, a gen"),
         (no_pickle().__next__, [], {"num_devices": 1}, TypeError, "the function __next__ cannot"),
     ],
@@ -193,170 +302,3 @@ def test_bad_input_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(error, match=message):
         launch(fn, *arguments, **options)
-
-
-# Scripts.
-
-SCRIPT = """
-import torch.distributed as dist
-from d2l_mgpu import launch
-
-class Answer:
-    def __init__(self, rank):
-        self.rank = rank
-
-def answer(kind):
-    return kind(dist.get_rank())
-
-print("once")
-print([type(a) is Answer and a.rank for a in launch(answer, Answer, num_devices=2)])
-"""
-
-
-@pytest.mark.parametrize("stdin", [False, True], ids=["file", "standard input"])
-def test_a_script_needs_no_main_guard(stdin: bool, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "-" if stdin else str(script)],
-        input=SCRIPT if stdin else None,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.stdout, done.stderr) == ("once\n[0, 1]\n", "")
-
-
-WAITING_SCRIPT = f"""
-import os, signal, sys, tempfile, time
-from pathlib import Path
-import torch.distributed as dist
-sys.path += {[str(ROOT), str(ROOT / "tests")]!r}
-from d2l_mgpu import launch
-from test_launch import state_of_this_process
-
-def wait(folder):
-    Path(folder, str(dist.get_rank())).touch()
-    time.sleep(600)
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us deaf to Ctrl-C
-before = state_of_this_process()
-try:
-    launch(wait, sys.argv[1], num_devices=2)
-except KeyboardInterrupt:
-    print("interrupted, as before:", state_of_this_process() == before)
-"""
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    while not condition():  # the timeout of the test ends it
-        time.sleep(0.05)
-
-
-def runs(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-
-
-@pytest.mark.parametrize("how", ["interrupt", "interrupt its group", "kill"])
-def test_an_interrupted_or_killed_script_leaves_no_process(how: str, tmp_path: Path) -> None:
-    started, temporary = tmp_path / "started", tmp_path / "tmp"
-    started.mkdir()
-    temporary.mkdir()
-    script = subprocess.Popen(
-        [sys.executable, "-c", WAITING_SCRIPT, str(started)],
-        env=os.environ | {"TMPDIR": str(temporary)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        wait_until(lambda: len(os.listdir(started)) == 2 or script.poll() is not None)
-        children = psutil.Process(script.pid).children(recursive=True)
-        assert len(children) >= 2
-        if how == "kill":
-            script.kill()
-        elif how == "interrupt":
-            script.send_signal(signal.SIGINT)
-        else:
-            os.killpg(script.pid, signal.SIGINT)
-        out, err = script.communicate()
-        wait_until(lambda: not any(runs(child) for child in children))
-        if how != "kill":  # nobody can tidy up who was killed
-            assert (out, err) == ("interrupted, as before: True\n", "")
-            assert os.listdir(temporary) == []
-    finally:
-        script.kill()
-
-
-# Notebooks.
-
-CELLS = """
-import time
-from pathlib import Path
-import torch.distributed as dist
-from d2l_mgpu import RankError, launch
-
-class Answer:
-    def __init__(self, rank):
-        self.rank = rank
-
-class Lost(Exception):
-    pass
-
-def answer():
-    print("hello")
-    return Answer(dist.get_rank())
-
-def lose():
-    if dist.get_rank() == 1:
-        raise Lost("in a cell")
-    dist.barrier()
-
-def wait(folder):
-    Path(folder, str(dist.get_rank())).touch()
-    time.sleep(600)
-# next cell
-print([type(a) is Answer and a.rank for a in launch(answer, num_devices=2)])
-# next cell
-try:
-    launch(lose, num_devices=2)
-except RankError as error:
-    print(error.rank, type(error.__cause__) is Lost, 'raise Lost("in a cell")' in error.traceback)
-# next cell
-launch(wait, FOLDER, num_devices=2)
-"""
-
-
-def test_a_notebook_can_launch_what_its_cells_define_and_be_interrupted(tmp_path: Path) -> None:
-    printed: list[str] = []
-
-    def show(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream":
-            printed.append(message["content"]["text"])
-
-    definitions, results, error, interrupted = CELLS.replace("FOLDER", repr(str(tmp_path))).split(
-        "# next cell\n"
-    )
-    kernel, client = start_new_kernel(kernel_name="python3", cwd=str(ROOT))
-    try:
-        for cell in (definitions, results, error):
-            reply = client.execute_interactive(cell, output_hook=show)
-            assert reply["content"]["status"] == "ok", reply["content"]
-        assert "".join(printed) == "[rank 0] hello\n[rank 1] hello\n[0, 1]\n1 True True\n"
-
-        def interrupt() -> None:
-            wait_until(lambda: len(os.listdir(tmp_path)) == 2)
-            kernel.interrupt_kernel()
-
-        threading.Thread(target=interrupt, daemon=True).start()
-        reply = client.execute_interactive(interrupted, output_hook=show)
-        assert reply["content"]["ename"] == "KeyboardInterrupt"
-        printed.clear()
-        client.execute_interactive(
-            "import psutil; print(psutil.Process().children(recursive=True))", output_hook=show
-        )
-        assert printed == ["[]\n"]
-    finally:
-        client.stop_channels()
-        kernel.shutdown_kernel(now=True)
