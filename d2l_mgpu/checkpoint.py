@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from d2l_mgpu.processes import blames_peer
+from d2l_mgpu.roll_call import node_name
 
 FORMAT = "d2l_mgpu checkpoint 1"
 KEPT = 2
@@ -58,6 +59,12 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
 
     def finish() -> None:
         files = {path.name: _sha256(path) for path in sorted(writing.iterdir())}
+        parts = dcp.FileSystemReader(writing).read_metadata().storage_data or {}
+        if elsewhere := {part.relative_path for part in parts.values()} - files.keys():
+            raise CheckpointError(
+                f"{writing / min(elsewhere)} was written by another node, but cannot be seen on "
+                f"{node_name()}: --checkpoint-dir must name one folder that all nodes share."
+            )
         record = {"format": FORMAT, "step": step, "facts": facts, "files": files}
         record["sha256"] = _sha256_of(record)
         with (writing / "checkpoint.json").open("w") as file:
@@ -70,7 +77,8 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)  # the rename itself
         os.close(handle)
-        for old in steps(folder)[KEPT:]:
+        # Newer ones are damaged, and the run was set back behind them: they do not count.
+        for old in [path for path in steps(folder) if int(path.name[5:]) <= step][KEPT:]:
             shutil.rmtree(old)
 
     try:
@@ -83,8 +91,8 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
             raise reason from None
         raise CheckpointError(
             f"The checkpoint of step {step} could not be written to {folder}, where "
-            f"{shutil.disk_usage(folder).free / 2**20:.0f} MB are free: {reason}. Make room or "
-            "choose another --checkpoint-dir; earlier checkpoints are untouched."
+            f"{_free(folder)} MB are free: {reason}. Make room or choose another "
+            "--checkpoint-dir; earlier checkpoints are untouched."
         ) from error
     return final
 
@@ -97,6 +105,8 @@ def check(path: Path) -> dict[str, Any]:
         whole = isinstance(record, dict) and record.get("sha256") == _sha256_of(record)
     except FileNotFoundError:
         raise CheckpointError(f"{path} is no checkpoint: it has no checkpoint.json.") from None
+    except OSError as error:
+        raise CheckpointError(f"{record_file} cannot be read: {error.strerror}.") from None
     except ValueError:
         whole = False
     if not whole:
@@ -107,7 +117,11 @@ def check(path: Path) -> dict[str, Any]:
         file = path / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is not complete.")
-        if _sha256(file) != expected:
+        try:
+            found = _sha256(file)
+        except OSError as error:  # a disk does not always return wrong bits: often, none
+            raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from None
+        if found != expected:
             raise CheckpointError(f"{file} is damaged: its checksum does not fit.")
     return record["facts"]
 
@@ -115,13 +129,21 @@ def check(path: Path) -> dict[str, Any]:
 def find(folder: Path, fall_back: bool = False) -> tuple[Path, dict[str, Any], list[str]] | None:
     """Return the newest checkpoint in `folder`, its facts, and what was wrong with newer ones.
 
-    None where there is none. A damaged one raises CheckpointError, unless `fall_back` allows the
-    one before it. A collective: rank 0 looks, so that all ranks resume from the same one.
+    None where there is none; `folder` is made then. A damaged one raises CheckpointError, unless
+    `fall_back` allows the one before it, and so does a folder that cannot be written to. A
+    collective: rank 0 looks, so that all ranks resume from the same one.
     """
 
     def look() -> tuple[Path, dict[str, Any], list[str]] | None:
-        if folder.exists() and not folder.is_dir():
-            raise CheckpointError(f"{folder} is a file; --checkpoint-dir needs a folder.")
+        try:  # now, not after the first epoch
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".writing-").mkdir(exist_ok=True)
+            (folder / ".writing-").rmdir()
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder} cannot take checkpoints: {error.strerror}. Choose another "
+                "--checkpoint-dir."
+            ) from None
         problems: list[str] = []
         for path in steps(folder):
             try:
@@ -142,8 +164,9 @@ def find(folder: Path, fall_back: bool = False) -> tuple[Path, dict[str, Any], l
 def load(path: Path, state: State) -> None:
     """Fill `state` in place from the checkpoint at `path`, which `check` has found whole.
 
-    A collective. CheckpointError when the checkpoint lacks a key of `state`, or has one besides
-    the ranks' own that `state` lacks: a momentum that nobody loads would be lost without a word.
+    A collective. CheckpointError when a rank cannot read its part, or when the checkpoint lacks a
+    key of `state`, or has one besides the ranks' own that `state` lacks: a momentum that nobody
+    loads would be lost without a word.
     """
     there = set(dcp.FileSystemReader(path).read_metadata().state_dict_metadata)
     wanted = {f"{part}.{name}" for part, entries in state.items() for name in entries}
@@ -152,7 +175,13 @@ def load(path: Path, state: State) -> None:
             f"{path} does not fit this run: {odd[0]} (and {len(odd) - 1} more) is only in one of "
             "them. Resume with the options it was written with."
         )
-    _quietly(dcp.load, state, checkpoint_id=path)
+    try:
+        _quietly(dcp.load, state, checkpoint_id=path)
+    except dcp.CheckpointException as error:
+        reason = _reason(error)
+        if blames_peer(reason):
+            raise reason from None
+        raise CheckpointError(f"{path} cannot be read on every node: {reason}.") from error
 
 
 def load_weights(folder: str | Path) -> dict[str, Tensor]:
@@ -195,6 +224,13 @@ def _quietly(act: Callable[..., Any], *args: Any, **options: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it works without other processes: we know
         act(*args, **options)
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(folder).free / 2**20:.0f}"
+    except OSError:  # the folder itself is gone
+        return "no"
 
 
 def _sha256(file: Path) -> str:

@@ -77,7 +77,7 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--momentum", type=_fraction, default=recipe.momentum, help="of SGD, below 1")
     add("--weight-decay", type=_not_negative, default=recipe.weight_decay, help="of SGD")
     add("--schedule", choices=["constant", "cosine"], default=recipe.schedule,
-        help="of the learning rate; cosine falls to 0 in the last step")  # fmt: skip
+        help="of the learning rate; cosine would be 0 in a step after the last")  # fmt: skip
     add("--seed", type=_seed, default=recipe.seed, help="of weights, order and random numbers")
 
     add = result.add_argument_group("checkpoints").add_argument

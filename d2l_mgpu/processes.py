@@ -142,8 +142,10 @@ def process_group(timeout: float) -> Iterator[Group]:
     before = {
         number: signal.signal(number, group._ask) for number in (signal.SIGTERM, signal.SIGINT)
     }
+    together = world_size == 1
     try:
         yield group
+        together = True
     except RuntimeError as error:
         if not blames_peer(error):
             raise
@@ -156,8 +158,9 @@ def process_group(timeout: float) -> Iterator[Group]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    heart.stop()
-    dist.destroy_process_group()
+        if together:  # after an error of this rank alone, taking leave could wait for ever
+            heart.stop()
+            dist.destroy_process_group()
 
 
 def _leave(why: str) -> NoReturn:

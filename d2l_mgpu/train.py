@@ -46,10 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     with process_group(options.timeout) as group:
         try:
             return _Run(options, group).train()
+        except _Stopped:
+            pass  # all ranks together, so that they can take leave of each other
         except (checkpoint.CheckpointError, OSError, ValueError) as error:
-            if os.environ.get("LOCAL_RANK", "0") == "0":  # one line from each node
-                print(f"d2l_mgpu.train: {error}", file=sys.stderr, flush=True)
+            # Each rank, since what stops one, a disk for instance, need not stop the others.
+            who = f" rank {group.rank}:" if group.world_size > 1 else ""
+            print(f"d2l_mgpu.train:{who} {error}", file=sys.stderr, flush=True)
             raise SystemExit(2) from None
+    raise SystemExit(STOPPED)
+
+
+class _Stopped(Exception):
+    """All ranks have ended their run after the same step, because one was asked to."""
 
 
 class _Run:
@@ -71,6 +79,7 @@ class _Run:
         recipe = Recipe(**{name: getattr(options, name) for name in names})
         self.facts = {"model": options.model, "images": f"{len(images)} of {images.name}"}
         self.facts |= dataclasses.asdict(recipe)
+        self.agree()
         self.trainer = Trainer(_net(options), images, recipe, group)
         self.saved: int | None = None  # the step of the newest checkpoint
         if self.folder is not None:
@@ -84,7 +93,7 @@ class _Run:
                 for loss in trainer.steps():
                     bar.update()
                     if trainer.step % options.events_every == 0:
-                        dist.all_reduce(mean := loss.clone())
+                        dist.all_reduce(mean := loss.cpu())  # gloo takes nothing else from MPS
                         self.log_once("step", step=trainer.step, loss=mean.item())
                     if trainer.sampler.position < len(trainer.sampler):  # else see below
                         self.save_or_stop(options.checkpoint_every)
@@ -94,6 +103,21 @@ class _Run:
                 self.save_or_stop(every=1)
         self.log_once("end", step=trainer.step)
         return history
+
+    def agree(self) -> None:
+        """ValueError unless all ranks do the same: nodes have command lines of their own, and one
+        that cannot download the images would draw them."""
+        own = {name: getattr(self.options, name) for name in ("checkpoint_every", "events_every")}
+        own |= self.facts | {"checkpoint_dir": self.folder is not None}
+        everyone: list[dict[str, Any]] = [{}] * self.group.world_size
+        dist.all_gather_object(everyone, own)
+        for rank, theirs in enumerate(everyone):
+            for name, value in theirs.items():
+                if value != everyone[0][name]:
+                    raise ValueError(
+                        f"rank {rank} has {name.replace('_', '-')} {value}, but rank 0 has "
+                        f"{everyone[0][name]}: use the same options and images on all nodes."
+                    )
 
     def resume(self, folder: Path) -> None:
         """Go on from the newest checkpoint in `folder`, if there is one."""
@@ -146,7 +170,7 @@ class _Run:
             lost = "nothing was saved, because there is no --checkpoint-dir"
             self.say(f"Stopped after step {step}; {kept if self.folder else lost}.")
             self.log_once("stop", step=step)
-            raise SystemExit(STOPPED)
+            raise _Stopped
 
     def bar(self) -> Any:
         """A progress bar on rank 0, where somebody watches."""

@@ -1,6 +1,7 @@
 """A damaged checkpoint is named and never loaded; what was there before a failure stays."""
 
 import json
+import os
 import resource
 import shutil
 import signal
@@ -75,6 +76,12 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(content)
 
 
+def unreadable(file: Path) -> None:
+    """As on a failing disk: the file is there, and reading it is an error (EIO)."""
+    file.unlink()
+    file.symlink_to("/proc/self/mem")
+
+
 def of_another_kind(file: Path) -> None:
     file.write_text(json.dumps({"epoch": 3}))
 
@@ -97,6 +104,8 @@ def of_another_version(file: Path) -> None:
         ("checkpoint.json", flip_a_bit, "checkpoint.json is damaged: its checksum does not fit"),
         ("checkpoint.json", of_another_kind, "checkpoint.json is damaged"),
         ("checkpoint.json", of_another_version, "has format 'd2l_mgpu checkpoint 99', but this"),
+        ("__0_0.distcp", unreadable, "__0_0.distcp cannot be read: Input/output error"),
+        ("checkpoint.json", unreadable, "checkpoint.json cannot be read: Input/output error"),
         ("checkpoint.json", Path.unlink, "is no checkpoint: it has no checkpoint.json"),
     ],
 )
@@ -128,8 +137,14 @@ def test_a_folder_without_checkpoints_is_a_fresh_start_and_a_file_is_an_error(
     with pytest.raises(FileNotFoundError, match="no checkpoint in"):
         load_weights(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="is a file; --checkpoint-dir needs a folder"):
+    with pytest.raises(CheckpointError, match="file cannot take checkpoints: File exists"):
         find(tmp_path / "file")
+
+
+def test_a_part_that_a_rank_does_not_see_is_named(folder: Path) -> None:
+    (folder / NEW / "__0_0.distcp").unlink()  # after rank 0 has found it whole
+    with pytest.raises(CheckpointError, match=f"{NEW} cannot be read on every node: .*__0_0"):
+        load(folder / NEW, state(0))
 
 
 @pytest.mark.parametrize("change", [dict.pop, dict.__setitem__], ids=["lacks", "has more"])
@@ -141,6 +156,36 @@ def test_a_state_that_does_not_fit_is_refused(change: Callable[..., Any], folder
         wanted["optimizer"]["another"] = torch.zeros(1)
     with pytest.raises(CheckpointError, match="does not fit this run: optimizer"):
         load(folder / NEW, wanted)
+
+
+def test_damaged_newer_ones_do_not_count_after_a_step_back(folder: Path) -> None:
+    for step in (4, 5):  # step 7 is damaged, say
+        save(folder, step, state(step), {})
+    assert [path.name for path in steps(folder)] == [NEW, "step-00000005", "step-00000004"]
+
+
+def test_a_folder_that_went_away_is_named(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+    with pytest.raises(CheckpointError, match=f"could not be written to {folder}, where .* free"):
+        save(folder, 11, state(11), {})
+
+
+def save_on_a_disk_of_its_own(folder: Path) -> str:
+    own = folder / os.environ["RANK"]
+    own.mkdir()
+    try:
+        save(own, 11, {"ranks": {os.environ["RANK"]: torch.ones(3)}}, {})
+        return "saved"
+    except CheckpointError as error:
+        return str(error)
+
+
+def test_a_folder_that_the_nodes_do_not_share_is_no_place_for_checkpoints(tmp_path: Path) -> None:
+    for message in launch(save_on_a_disk_of_its_own, tmp_path, num_devices=2):
+        assert "__1_0.distcp was written by another node" in message
+        assert "one folder that all nodes share" in message
+    assert not steps(tmp_path / "0")
 
 
 def fill_the_disk(folder: Path) -> str:

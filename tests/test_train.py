@@ -5,11 +5,14 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ import torch
 from d2l_mgpu import launch
 from d2l_mgpu.checkpoint import load_weights
 from d2l_mgpu.train import main
+from d2l_mgpu.trainer import Trainer
 
 OPTIONS = [*("--source", "generated", "--num-train", "100", "--num-test", "33")]
 OPTIONS += [*("--batch-size", "34", "--epochs", "2", "--lr", "0.05", "--seed", "5")]
@@ -58,6 +62,23 @@ def test_resnet_is_trained_as_well(tmp_path: Path) -> None:
     [epoch] = launch(train, tmp_path, *small, "--epochs", "1", num_devices=2)[0]
     assert 0 <= epoch["accuracy"] <= 1
     assert "3.0.bn1.running_mean" in load_weights(tmp_path)
+
+
+def test_nothing_is_left_of_a_run_that_was_stopped(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nor of one with a mistake: the next in the same process is a run of its own."""
+    threads = threading.active_count()
+    for options, code in ((["--num-train", "99999"], 2), ([], 75), ([], 75)):
+        with pytest.raises(SystemExit) as ended, mock.patch.object(Trainer, "finish_epoch", stop):
+            main([*OPTIONS, "--no-progress", *options])
+        assert ended.value.code == code
+        assert not torch.distributed.is_initialized()
+        assert threading.active_count() == threads
+
+
+def stop(*_: object) -> dict[str, int]:
+    """In place of the end of an epoch: somebody asks this process to stop."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    return {}
 
 
 @pytest.mark.parametrize("options", [[], ["--no-progress"]])

@@ -1,12 +1,19 @@
 """What `d2l_mgpu.train` answers to options and files that cannot be right: one sentence."""
 
+import contextlib
+import io
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from d2l_mgpu import launch
 from d2l_mgpu.train import main
+from tests.runs import ROOT, TORCHRUN
 
 SMALL = [
     "--source",
@@ -95,7 +102,12 @@ def damaged(folder: Path) -> list[str]:
         (lambda _: ["--num-train", "99999"], r"num_train is 99999, but there are only 12000"),
         (lambda _: ["--dataset", "MNIST"], r"There is no generated MNIST"),
         (missing_folder, r"No such file or directory: '.*nowhere/events'"),
-        (file_for_folder, r"/file is a file; --checkpoint-dir needs a folder"),
+        (file_for_folder, r"/file cannot take checkpoints: File exists\. Choose"),
+        (lambda _: ["--checkpoint-dir", "/dev/null/run"], r"null/run cannot take .*: Not a dir"),
+        (
+            lambda _: ["--checkpoint-dir", "/proc/run"],
+            r"/proc/run cannot take checkpoints: No such",
+        ),
         (damaged, r"step-00000002/__0_0.distcp is damaged.*add --fall-back"),
         (
             lambda folder: trained(folder, "--batch-size", "10"),
@@ -131,6 +143,41 @@ def test_data_that_is_not_where_the_variable_says(
     assert "D2L_MGPU_DATA is" in answer(["--source", "real"], capfd)
     monkeypatch.setenv("D2L_MGPU_SOURCE", "web")
     assert "D2L_MGPU_SOURCE must be" in answer([], capfd)
+
+
+def of_rank_1(options: list[str]) -> str:
+    """What a rank says if only rank 1 is given `options`."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+        main([*SMALL, *(options if os.environ["RANK"] == "1" else [])])
+    return said.getvalue().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--num-train", "30"], "rank 1 has images 30 of .* rank 0 has 40 of .*: use the same"),
+        (["--seed", "4"], "rank 1 has seed 4, but rank 0 has 0: use the same options"),
+        (["--events-every", "4"], "rank 1 has events-every 4, but rank 0 has 10: use the same"),
+    ],
+)
+def test_nodes_that_do_not_do_the_same(options: list[str], sentence: str) -> None:
+    for rank, said in enumerate(launch(of_rank_1, options, num_devices=2)):
+        assert re.search(f"^d2l_mgpu.train: rank {rank}: {sentence}", said)
+
+
+def test_a_rank_that_alone_cannot_go_on_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    text = 'import os; from d2l_mgpu.train import main; rank = os.environ["RANK"]\n'
+    program.write_text(text + f'main({SMALL} + (["--events", "/no/file"] if rank == "1" else []))')
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, "--nproc-per-node=2", program],
+        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "d2l_mgpu.train: rank 1: [Errno 2] No such file or directory: '/no/file'" in done.stderr
 
 
 def test_more_epochs_are_no_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
