@@ -91,8 +91,8 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
             raise reason from None
         raise CheckpointError(
             f"The checkpoint of step {step} could not be written to {folder}, where "
-            f"{_free(folder)} MB are free: {reason}. Make room or choose another "
-            "--checkpoint-dir; earlier checkpoints are untouched."
+            f"{_free(folder)} MB are free: {reason}. Make room, end another run that uses "
+            "the folder, or choose another --checkpoint-dir; earlier checkpoints are untouched."
         ) from error
     return final
 

@@ -133,6 +133,7 @@ class Trainer:
         ranks = {f"{self.group.rank}.{name}": value for name, value in own.items()}
         facts = facts | {
             "world_size": self.group.world_size,
+            "own": list(own),
             "step": self.step,
             "sampler": self.sampler.state_dict(),
             "scheduler": self.scheduler.state_dict(),
@@ -146,7 +147,9 @@ class Trainer:
         On more ranks than before the new ones draw random numbers of their own; what ranks that
         are gone had summed up of the epoch's loss goes to rank 0. A collective.
         """
-        own, rank, before = self._own_state(), self.group.rank, facts["world_size"]
+        rank, before = self.group.rank, facts["world_size"]
+        # A GPU has random numbers that the CPU, where the checkpoint may be from, has not.
+        own = {name: x for name, x in self._own_state().items() if name in facts["own"]}
         mine = [rank] if rank < before else []
         gone = range(self.group.world_size, before) if rank == 0 else ()
         ranks = {f"{r}.{name}": torch.zeros_like(own[name]) for r in mine for name in own}
@@ -165,7 +168,7 @@ class Trainer:
         self.step = facts["step"]
         if mine:
             torch.set_rng_state(ranks[f"{rank}.random"])
-            if self.group.device.type == "cuda":
+            if "cuda_random" in own:
                 torch.cuda.set_rng_state(ranks[f"{rank}.cuda_random"], self.group.device)
         else:
             torch.manual_seed(self.recipe.seed + rank + 1_000_003 * self.step)
