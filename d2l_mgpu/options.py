@@ -27,11 +27,17 @@ def _number(
     return read
 
 
-_count = _number(int, lambda n: n >= 1, "a whole number of at least 1")
+_count = _number(int, lambda n: 1 <= n < 2**31, "a whole number from 1 to 2^31 - 1")
 _seed = _number(int, lambda n: 0 <= n < 2**40, "a whole number from 0 to 2^40 - 1")
 _positive = _number(float, lambda x: 0 < x < float("inf"), "a number above 0")
 _not_negative = _number(float, lambda x: 0 <= x < float("inf"), "a number of at least 0")
 _fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty; a shell variable that is not set?")
+    return Path(text)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,7 +87,7 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--seed", type=_seed, default=recipe.seed, help="of weights, order and random numbers")
 
     add = result.add_argument_group("checkpoints").add_argument
-    add("--checkpoint-dir", type=Path, metavar="DIR",
+    add("--checkpoint-dir", type=_path, metavar="DIR",
         help="save here, and resume from here; all nodes must see it")  # fmt: skip
     add("--checkpoint-every", type=_count, metavar="STEPS",
         help="save after each STEPS steps too, not only after each epoch")  # fmt: skip
@@ -91,7 +97,7 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
         help="where the newest checkpoint is damaged, take the one before it")  # fmt: skip
 
     add = result.add_argument_group("running").add_argument
-    add("--events", type=Path, metavar="FILE", help="append what happens, as lines of JSON")
+    add("--events", type=_path, metavar="FILE", help="append what happens, as lines of JSON")
     add("--events-every", type=_count, default=10, metavar="STEPS",
         help="steps between events 'step'")  # fmt: skip
     add("--timeout", type=_positive, default=60.0, metavar="SECONDS",

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -98,7 +99,7 @@ class _Run:
                     if trainer.sampler.position < len(trainer.sampler):  # else see below
                         self.save_or_stop(options.checkpoint_every)
                 history.append(trainer.finish_epoch(self.test_iter))
-                self.say(json.dumps(history[-1]), sys.stdout)
+                self.say(_json(history[-1]), sys.stdout)
                 self.log_once("epoch", step=trainer.step, **history[-1])
                 self.save_or_stop(every=1)
         self.log_once("end", step=trainer.step)
@@ -192,7 +193,13 @@ class _Run:
         """Append a line to the events; in one write, so that the ranks' lines stay whole."""
         if self.options.events is not None:
             with self.options.events.open("a") as file:
-                file.write(json.dumps({"event": event, **facts}) + "\n")
+                file.write(_json({"event": event, **facts}) + "\n")
+
+
+def _json(facts: dict[str, Any]) -> str:
+    """One line of JSON, which has no infinity and no NaN: a loss that has diverged is null."""
+    bad = {name for name, x in facts.items() if isinstance(x, float) and not math.isfinite(x)}
+    return json.dumps({name: None if name in bad else x for name, x in facts.items()})
 
 
 def _net(options: argparse.Namespace) -> nn.Module:

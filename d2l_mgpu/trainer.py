@@ -108,7 +108,8 @@ class Trainer:
     def finish_epoch(self, test_iter: Batches) -> dict[str, Any]:
         """Return the figures of the epoch that `steps` has ended, equal on all ranks.
 
-        The accuracy counts each test example once, however many ranks share them.
+        The accuracy counts each test example once, however many ranks share them; `seconds` are
+        those of the steps that this run has taken, not of those before it resumed.
         """
         loss, seconds = self.loss.clone(), self.seconds
         dist.all_reduce(loss)

@@ -111,3 +111,11 @@ def test_a_damaged_checkpoint_is_passed_over_when_asked_for(
     assert (again["loss"], again["accuracy"]) == (history[1]["loss"], history[1]["accuracy"])
     for name, value in load_weights(tmp_path).items():
         assert torch.equal(value, weights[name])
+
+
+def test_a_loss_that_diverges_is_null_in_json(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path, "--lr", "1e30")
+    last = capfd.readouterr().out.splitlines()[-1]
+    assert json.loads(last, parse_constant=pytest.fail)["loss"] is None

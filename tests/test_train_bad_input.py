@@ -27,7 +27,7 @@ SMALL = [
     "--epochs",
     "1",
 ]
-COUNT = "is not a whole number of at least 1"
+COUNT = "is not a whole number from 1 to 2^31 - 1"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,9 @@ COUNT = "is not a whole number of at least 1"
         ("--num-test 0", f"--num-test: '0' {COUNT}"),
         ("--epochs 0", f"--epochs: '0' {COUNT}"),
         ("--batch-size x", f"--batch-size: 'x' {COUNT}"),
+        ("--batch-size 99999999999", f"--batch-size: '99999999999' {COUNT}"),
+        ("--checkpoint-dir=", "--checkpoint-dir: the name is empty; a shell variable"),
+        ("--events=", "--events: the name is empty; a shell variable"),
         ("--accumulate 0", f"--accumulate: '0' {COUNT}"),
         ("--checkpoint-every 0", f"--checkpoint-every: '0' {COUNT}"),
         ("--events-every -3", f"--events-every: '-3' {COUNT}"),
