@@ -4,7 +4,7 @@ DATA ?= generated
 BIN := .venv/bin
 D2L := $(shell sed -n 's/.*pip install \(--no-deps d2l==[^ ]*\).*/\1/p' requirements.txt)
 READY := .venv/.ready
-TWO := --numprocesses 2 --dist loadfile # two files of tests at a time
+TWO := --numprocesses 2 --dist loadfile # test files that mostly wait: two at a time
 
 ifeq ($(filter $(DATA),generated FashionMNIST),)
 $(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST)
@@ -49,7 +49,7 @@ test: $(READY) ## lint, check types, run the unit tests, execute the notebooks a
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy d2l_mgpu book
 	$(BIN)/python -m pytest $(TWO)
-	$(BIN)/python -m pytest $(TWO) --nbval notebooks/en # the tests prove the other languages equal
+	$(BIN)/python -m pytest --nbval notebooks/en # the tests prove the other languages equal
 
 test-faults: $(READY) ## kill a training run 20 times, launch 50 times: what takes minutes
 	$(BIN)/python -m pytest -s -m faults
