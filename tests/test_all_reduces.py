@@ -13,7 +13,7 @@ from d2l_mgpu import collectives, launch
 from d2l_mgpu.collectives import ALL_REDUCES, Sent
 
 pytestmark = pytest.mark.timeout(300)
-WORLD_SIZES = [1, 2, 3, 4, 5]
+WORLD_SIZES = [1, 2, 3, 5]
 SHAPES = [(), (1,), (3,), (4, 5), (2, 3, 7)]
 AllReduce = Callable[[Tensor, Sent], None]
 
@@ -76,8 +76,7 @@ def test_every_rank_gets_the_sum_and_sends_what_the_table_says(k: int) -> None:
 # Faults: a line of the package's function replaced by another.
 FAULTS = {
     "the root forgets itself": ("at root", "travelling += term", "travelling = term"),
-    "the root keeps the sum": ("at root", "wait(*[sent.post(travelling, other)", "wait(*[None"),
-    "who has no partner is lost": ("tree", "rank + distance < world_size:", "False:"),
+    "the root sends one term": ("at root", "[sent.post(travelling, o", "[sent.post(term, o"),
     "a shard is not summed": ("sharded", "total += term", "pass"),
     "shards are not handed out": ("sharded", "shards[rank] = total", "return"),
     "the ring is one step short": (
@@ -85,8 +84,6 @@ FAULTS = {
         "range(world_size - 1):  # all",
         "range(world_size - 2):  #",
     ),
-    "the ring turns the other way": ("ring", "(rank - i - 1) % w", "(rank - i + 1) % w"),
-    "gloo reads a view as contiguous": ("ring", "tensor.contiguous()", "tensor.clone()"),
     "a copy that nobody reads": ("ring", "tensor.copy_(travelling)", "pass"),
 }
 
@@ -100,18 +97,11 @@ def planted(fault: str) -> AllReduce:
     return names[ALL_REDUCES[name].__name__]
 
 
-def is_noticed(fault: str) -> bool:
-    """On this rank: whether a planted fault leads to wrong sums, other bits, or an error."""
-    try:
-        return bool(wrong_sums(planted(fault)))
-    except RuntimeError:
-        return True
+def unnoticed_faults() -> list[str]:
+    """On this rank: the faults that lead to the right sums, and to the same bits as on rank 0."""
+    return [fault for fault in FAULTS if not wrong_sums(planted(fault))]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_noticed(fault: str) -> None:
-    try:
-        noticed = launch(is_noticed, fault, num_devices=3, timeout=60)
-    except TimeoutError:
-        return  # ranks that wait for each other: noticed as well
-    assert any(noticed)
+def test_planted_faults_are_noticed() -> None:
+    on_ranks = launch(unnoticed_faults, num_devices=3, timeout=200)
+    assert not set.intersection(*map(set, on_ranks))
