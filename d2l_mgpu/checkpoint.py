@@ -86,12 +86,9 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
         _quietly(dcp.save, state, checkpoint_id=writing)
         _on_rank_0(finish)
     except (OSError, dcp.CheckpointException) as error:
-        reason = _reason(error)
-        if blames_peer(reason):
-            raise reason from None
         raise CheckpointError(
             f"The checkpoint of step {step} could not be written to {folder}, where "
-            f"{_free(folder)} MB are free: {reason}. Make room, end another run that uses "
+            f"{_free(folder)} MB are free: {_reason(error)}. Make room, end another run that uses "
             "the folder, or choose another --checkpoint-dir; earlier checkpoints are untouched."
         ) from error
     return final
@@ -178,10 +175,7 @@ def load(path: Path, state: State) -> None:
     try:
         _quietly(dcp.load, state, checkpoint_id=path)
     except dcp.CheckpointException as error:
-        reason = _reason(error)
-        if blames_peer(reason):
-            raise reason from None
-        raise CheckpointError(f"{path} cannot be read on every node: {reason}.") from error
+        raise CheckpointError(f"{path} cannot be read on every node: {_reason(error)}.") from error
 
 
 def load_weights(folder: str | Path) -> dict[str, Tensor]:
@@ -244,7 +238,10 @@ def _sha256_of(record: dict[str, Any]) -> str:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """The first cause: `torch.distributed.checkpoint` collects those of all ranks."""
+    """The first cause: `torch.distributed.checkpoint` collects those of all ranks. A lost peer is
+    raised as such, since it is not a matter of the disk."""
     if isinstance(error, dcp.CheckpointException) and error.failures:
         return _reason(next(iter(error.failures.values()))[0])
+    if blames_peer(error):
+        raise error from None
     return error

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,6 @@ from d2l_mgpu.checkpoint import load_weights
 ROOT = Path(__file__).parents[1]
 TRAIN = ["-m", "d2l_mgpu.train", "--no-progress", "--source", "generated"]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone"]
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    """Wait; it is the timeout of the test that ends a wait in vain."""
-    while not condition():
-        time.sleep(0.01)
 
 
 class Traces:

@@ -91,7 +91,7 @@ FAULTS = {
 def planted(fault: str) -> AllReduce:
     name, right, wrong = FAULTS[fault]
     source = inspect.getsource(ALL_REDUCES[name])
-    assert source.count(right) == 1 or right == "travelling += term", source
+    assert source.count(right) == 1, source
     names = dict(vars(collectives))
     exec(source.replace(right, wrong), names)
     return names[ALL_REDUCES[name].__name__]

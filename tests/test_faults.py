@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.leftovers import runs
 from tests.runs import Run, figures, same_bits
 
 EVERY = 5  # steps between two checkpoints
@@ -85,7 +86,7 @@ def test_workers_killed_at_random_steps_lose_nothing(
     assert same_bits(run.weights(), undisturbed.weights())
     # An epoch killed between its line and its checkpoint is reported twice, in the same words.
     assert sorted(set(figures(run.epochs))) == figures(undisturbed.epochs)
-    assert not [p for p in seen if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not [process for process in seen if runs(process)]
     assert sorted(os.listdir(run.checkpoints)) == sorted(os.listdir(undisturbed.checkpoints))
     torchs_own = ("torchelastic_", "torchinductor_")  # these stay even if all goes well
     assert not [name for name in os.listdir(run.temporary) if not name.startswith(torchs_own)]
