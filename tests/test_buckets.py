@@ -40,8 +40,8 @@ class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.empty = nn.Parameter(torch.empty(0))
         self.on_rank_0, self.nowhere = nn.Linear(36, 36), nn.Linear(2, 2)
+        self.empty = nn.ParameterList([torch.empty(0)])
         self.frozen = nn.Linear(36, 36).requires_grad_(False)
         self.first = nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
         self.branches = nn.ModuleList(nn.Linear(36, 36) for _ in range(3))
@@ -145,7 +145,7 @@ FAULTS = {
     "old gradients of unused layers": ("view.zero_()", "pass"),
     "start not shared": ("dist.broadcast(travelling, src=0)", "pass"),
     "views not attached": ("param.grad = view", "pass"),
-    "frozen ones get gradients": ("if p.requires_grad]", "]"),
+    "frozen ones get gradients": ("net.parameters() if p.requires_grad]", "net.parameters()]"),
     "nothing while backward runs, twice after": (
         "bucket.put(param)\n            self._send_what_is_full()",
         "bucket.put(param)\n            bucket.missing or dist.all_reduce(bucket.flat)",
