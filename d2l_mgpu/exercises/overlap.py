@@ -1,6 +1,7 @@
 """Checkers of the chapter on reducing while backward still runs."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -54,7 +55,7 @@ def hidden_share(backward: tuple[float, float], all_reduces: list[tuple[float, f
     start, end = backward
     cuts = sorted({start, end, *(time for span in all_reduces for time in span)})
     hidden = busy = 0.0
-    for a, b in zip(cuts, cuts[1:], strict=False):
+    for a, b in pairwise(cuts):
         if any(begin <= a and b <= finish for begin, finish in all_reduces):
             busy += b - a
             hidden += (b - a) * (start <= a and b <= end)
