@@ -101,6 +101,7 @@ def attempt(folders: tuple[str, str], shape: tuple[int, ...], hide: bool) -> tup
             tensors[dist.get_rank()].fill_(1)
         except RuntimeError as raised:
             error = str(raised)
+    dist.barrier()  # rank 0 removes the name, or the file, on its way out
     left = os.listdir(folders[1])
     dist.barrier()  # before one of us makes the next file
     return error, left
