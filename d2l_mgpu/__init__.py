@@ -6,7 +6,7 @@ Importing this needs torch and numpy only; what else a function needs it imports
 from d2l_mgpu import concise, scratch
 from d2l_mgpu.accumulation import backward_in_parts
 from d2l_mgpu.buckets import Bucketed
-from d2l_mgpu.collectives import all_reduce
+from d2l_mgpu.collectives import ALL_REDUCES, Sent, all_reduce
 from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
 from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
@@ -35,10 +35,12 @@ from d2l_mgpu.scratch import (
     split_batch,
     train_batch,
 )
+from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
 from d2l_mgpu.splitting import SPLITS, Split, data_split, layer_split, network_split, split_step
 from d2l_mgpu.traffic import Exchange, Traffic
 
 __all__ = [
+    "ALL_REDUCES",
     "FASHION_MNIST_LABELS",
     "SPLITS",
     "Bucketed",
@@ -49,10 +51,12 @@ __all__ = [
     "LeNet",
     "RankError",
     "Residual",
+    "Sent",
     "ShardSampler",
     "Split",
     "Traffic",
     "all_reduce",
+    "all_reduce_shared",
     "allreduce",
     "assert_equals_one_device",
     "assert_replicas_identical",
@@ -85,6 +89,7 @@ __all__ = [
     "scratch",
     "sgd",
     "shard_loss",
+    "shared_tensors",
     "split_batch",
     "split_step",
     "synchronize",

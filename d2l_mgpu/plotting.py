@@ -26,8 +26,10 @@ def plot(
     xlabel: str,
     ylabel: str,
     x: Sequence[float] | None = None,
+    log: bool = False,
 ) -> None:
-    """Draw one curve per entry of `curves`, named in the legend, over `x` (default: 1, 2, 3, ...).
+    """Draw one curve per entry of `curves`, named in the legend, over `x` (default: 1, 2, 3, ...),
+    with `log` on logarithmic axes.
 
     In a notebook the figure is an SVG. Needs matplotlib, which is imported here.
     """
@@ -39,8 +41,10 @@ def plot(
     for (label, y), (color, line) in zip(curves.items(), STYLES * len(curves), strict=False):
         steps = range(1, len(y) + 1) if x is None else x
         axes.plot(steps, y, color=color, linestyle=line, label=label)
-        if all(isinstance(step, int) for step in steps):
+        if not log and all(isinstance(step, int) for step in steps):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no epoch 1.5
+    if log:
+        axes.loglog()
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(color="0.9")
