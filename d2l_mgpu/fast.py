@@ -12,7 +12,9 @@ Each piece is used only where it was measured to win; why not elsewhere stands b
 """
 
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -88,6 +90,12 @@ class FastNet(nn.Module):
         if compiled_for is not None:
             self.compiled = torch.compile(net.forward, dynamic=False)
 
+    def extra_repr(self) -> str:
+        parts = ["channels last"] if self.layout == torch.channels_last else []
+        parts += ["bfloat16"] if self.bf16 else []
+        parts += [f"compiled for batches of {self.compiled_for}"] if self.compiled else []
+        return ", ".join(parts)
+
     def forward(self, X: Tensor) -> Tensor:
         X = X.contiguous(memory_format=self.layout)
         with torch.autocast(X.device.type, torch.bfloat16, enabled=self.bf16):
@@ -104,42 +112,44 @@ class FastNet(nn.Module):
 
 
 class Graphed:
-    """`fn(X, y)` that, on a GPU, is recorded once as a CUDA graph and then replayed.
+    """`fn(X, y, *numbers)`, which on a GPU is recorded as a CUDA graph once and then replayed.
 
-    `fn` returns one tensor, and may leave gradients in `params`. Its first calls for each shape are
-    the warm-up that a capture needs; they count like all others. A replay repeats the numbers that
-    Python saw when it was recorded, so all that changes has to be in X, in y or in other tensors.
+    `fn` returns one tensor, and may leave gradients in `params`. Each shape, and each choice of
+    `numbers`, has a graph of its own; the first calls are the warm-up that recording needs, and
+    count like all others. A replay repeats every number that Python saw in the recording, such as
+    a learning rate: what changes has to be in tensors.
     """
 
-    def __init__(self, fn: Callable[[Tensor, Tensor], Tensor], params: list[nn.Parameter]) -> None:
-        self.fn, self.params = fn, params
-        self.calls: dict[Any, int] = {}
+    def __init__(self, fn: Callable[..., Tensor], params: Iterable[nn.Parameter]) -> None:
+        self.fn, self.params = fn, [p for p in params if p.requires_grad]
+        self.calls: Counter[Any] = Counter()
         self.graphs: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {}
 
-    def __call__(self, X: Tensor, y: Tensor) -> Tensor:
-        key = X.shape, y.shape
+    def __call__(self, X: Tensor, y: Tensor, *numbers: float) -> Tensor:
+        key = X.shape, y.shape, numbers
+        self.calls[key] += 1
+        if self.calls[key] <= WARM_UP:
+            with self._aside():
+                return self.fn(X, y, *numbers)
         if key not in self.graphs:
-            self.calls[key] = self.calls.get(key, 0) + 1
-            if self.calls[key] <= WARM_UP:
-                return self._aside(X, y)
-            self.graphs[key] = self._capture(X, y)
+            self.graphs[key] = self._record(X, y, *numbers)
         return self.graphs[key](X, y)
 
-    def _aside(self, X: Tensor, y: Tensor) -> Tensor:
-        """Run `fn` on a stream of its own, as a capture will."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Inside, work is queued on a stream of its own, as recording wants it."""
+        here, stream = torch.cuda.current_stream(), torch.cuda.Stream()
+        stream.wait_stream(here)
         with torch.cuda.stream(stream):
-            result = self.fn(X, y)
-        torch.cuda.current_stream().wait_stream(stream)
-        return result
+            yield
+        here.wait_stream(stream)
 
-    def _capture(self, X: Tensor, y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    def _record(self, X: Tensor, y: Tensor, *numbers: float) -> Callable[[Tensor, Tensor], Tensor]:
         static_X, static_y, graph = X.clone(), y.clone(), torch.cuda.CUDAGraph()
         for p in self.params:
             p.grad = None  # so that backward, when replayed, writes gradients and does not add
         with torch.cuda.graph(graph):
-            result = self.fn(static_X, static_y)
+            result = self.fn(static_X, static_y, *numbers)
         gradients = [p.grad for p in self.params]
 
         def replay(X: Tensor, y: Tensor) -> Tensor:
@@ -147,7 +157,7 @@ class Graphed:
             static_y.copy_(y)
             graph.replay()
             for p, gradient in zip(self.params, gradients, strict=True):
-                p.grad = gradient  # zero_grad had taken it away; the graph still writes there
+                p.grad = gradient  # zero_grad has taken it away; the graph still writes there
             return result.clone()  # the next replay overwrites it
 
         return replay
@@ -157,17 +167,19 @@ class FastStep:
     """A step of training: `step(X, y)` returns the mean loss of the batch, detached.
 
     Forward, backward and the optimizer's step, on tensors that lie on the device of `net`. With
-    `graph=True`, for which X must be on a CUDA device, all of it is one CUDA graph for each shape
-    of X. A graph repeats the learning rate that it was recorded with; where it changes, give it to
-    the optimizer as a tensor on the device, with `fused=True`.
+    `graph=True` all of it is one CUDA graph for each shape of X; ValueError where `net` is not on
+    a CUDA device. A graph repeats the learning rate that it was recorded with; where it changes,
+    give it to the optimizer as a tensor on the device, with `fused=True`.
     """
 
     def __init__(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, *, graph: bool = False
     ) -> None:
         self.net, self.optimizer = net, optimizer
-        params = [p for p in net.parameters() if p.requires_grad]
-        self._take = Graphed(self._eager, params) if graph else self._eager
+        device = next(net.parameters()).device
+        if graph and device.type != "cuda":
+            raise ValueError(f"A CUDA graph needs a CUDA device, not {device}: use graph=False.")
+        self._take = Graphed(self._eager, net.parameters()) if graph else self._eager
 
     def __call__(self, X: Tensor, y: Tensor) -> Tensor:
         return self._take(X, y)
