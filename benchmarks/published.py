@@ -19,7 +19,8 @@ from torchvision import datasets, transforms
 from d2l_mgpu.data import Images
 from d2l_mgpu.devices import synchronize
 
-WORKERS = 4  # processes that load
+WORKERS = 4  # processes that load, also where there are fewer cores
+warnings.filterwarnings("ignore", "This DataLoader will create")
 
 
 class FashionMNIST(datasets.FashionMNIST):
@@ -32,9 +33,7 @@ class FashionMNIST(datasets.FashionMNIST):
 
 def loader(images: Images, batch_size: int, *, shuffle: bool = True) -> DataLoader:
     """Batches X, float32 [b, 1, 28, 28] in 0..1, and y, int64 [b], made image by image."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are fewer cores than workers
-        return DataLoader(FashionMNIST(images), batch_size, shuffle=shuffle, num_workers=WORKERS)
+    return DataLoader(FashionMNIST(images), batch_size, shuffle=shuffle, num_workers=WORKERS)
 
 
 # From scratch: LeNet from tensors
