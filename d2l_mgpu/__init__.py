@@ -5,6 +5,7 @@ Importing this needs torch and numpy only; what else a function needs it imports
 
 from d2l_mgpu import concise, scratch
 from d2l_mgpu.accumulation import backward_in_parts
+from d2l_mgpu.buckets import Bucketed
 from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
 from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
@@ -40,6 +41,7 @@ from d2l_mgpu.traffic import Exchange, Traffic
 __all__ = [
     "FASHION_MNIST_LABELS",
     "SPLITS",
+    "Bucketed",
     "DownloadError",
     "Epoch",
     "Exchange",

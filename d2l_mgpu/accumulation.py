@@ -1,9 +1,9 @@
 """Gradient accumulation: a batch that does not fit into memory is taken in micro-batches.
 
 The gradients of the micro-batches add up, and one step follows. With DistributedDataParallel (DDP)
-the processes need to meet once, at the last micro-batch. `no_sync` leaves the other meetings out if
-it covers forward *and* backward: DDP decides in the forward pass whether the next backward pass
-exchanges gradients.
+or `Bucketed` the processes need to meet once, at the last micro-batch. `no_sync` leaves the other
+meetings out if it covers forward *and* backward: DDP decides in the forward pass whether the next
+backward pass exchanges gradients, `Bucketed` in the backward pass.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 
 
 def without_exchange(replica: nn.Module) -> AbstractContextManager:
-    """Inside, gradients stay in this process: DDP's `no_sync`, and nothing for other modules."""
-    return replica.no_sync() if isinstance(replica, DistributedDataParallel) else nullcontext()
+    """Inside, gradients stay in this process: `no_sync` of a replica that has it, as those of DDP
+    and `Bucketed` do; nothing for other modules."""
+    return getattr(replica, "no_sync", nullcontext)()
 
 
 def backward_in_parts(
@@ -25,7 +25,7 @@ def backward_in_parts(
     """Add to the gradients what one backward of `weight * cross_entropy(replica(X), y,
     reduction="sum")` would, in `num_parts` micro-batches; return that loss, detached.
 
-    DDP exchanges the gradients once. X may have fewer rows than `num_parts`, or none.
+    DDP and `Bucketed` exchange the gradients once. X may have fewer rows than `num_parts`, or none.
     """
     if num_parts < 1:
         raise ValueError(f"num_parts must be at least 1, but it is {num_parts!r}.")

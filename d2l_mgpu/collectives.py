@@ -15,7 +15,11 @@ all_reduce_ring      2 (k - 1)           2 (k - 1) / k S               Patarasuk
 ==================== =================== ============================= =====================
 
 The sharded one and the ring send equally much. But in the ring each rank hears from one neighbor
-only, while in the other all ranks write to one at the same time.
+only, while in the other all ranks write to one at the same time. And a large shard of the ring
+travels as several messages, so that the rounds overlap.
+
+A tensor may have any shape, dtype, strides and device. What travels is the tensor itself where it
+is contiguous and on the CPU, and else a copy that is.
 """
 
 from dataclasses import dataclass
@@ -56,23 +60,28 @@ class Sent:
         return dist.isend(piece, to)
 
 
-def receive(piece: Tensor, source: int) -> None:
-    """Overwrite a contiguous `piece` with what rank `source` has posted."""
-    if piece.numel():
-        dist.recv(piece, source)
+def expect(piece: Tensor, source: int) -> dist.Work | None:
+    """Start to receive what rank `source` posts into a contiguous `piece`; wait for the result
+    before reading it. Messages of one rank arrive in the order in which it posts them."""
+    return dist.irecv(piece, source) if piece.numel() else None
 
 
-def wait(*posted: dist.Work | None) -> None:
-    """Wait until what was posted has left, so that its memory may be written to."""
-    for work in posted:
+def wait(*started: dist.Work | None) -> None:
+    """Wait until what was posted has left, and what is expected is here."""
+    for work in started:
         if work is not None:
             work.wait()
+
+
+def receive(piece: Tensor, source: int) -> None:
+    """Overwrite a contiguous `piece` with what rank `source` posts."""
+    wait(expect(piece, source))
 
 
 def all_reduce_at_root(tensor: Tensor, sent: Sent) -> None:
     """Overwrite `tensor` with its sum over all ranks: rank 0 collects, sums, and sends it back."""
     rank, others = dist.get_rank(), range(1, dist.get_world_size())
-    travelling = tensor.contiguous()
+    travelling = tensor.cpu().contiguous()
     if rank == 0:
         term = torch.empty_like(travelling)
         for other in others:
@@ -90,7 +99,7 @@ def all_reduce_tree(tensor: Tensor, sent: Sent) -> None:
     result returns the same way. Any number of ranks: who has no partner waits for the next round.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    travelling = tensor.contiguous()
+    travelling = tensor.cpu().contiguous()
     term = torch.empty_like(travelling)
     distance, children = 1, []
     while distance < world_size and rank % (2 * distance) == 0:
@@ -112,7 +121,7 @@ def all_reduce_sharded(tensor: Tensor, sent: Sent) -> None:
     This is a parameter server on every rank.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    shards = list(tensor.contiguous().view(-1).tensor_split(world_size))
+    shards = list(tensor.cpu().contiguous().view(-1).tensor_split(world_size))
     others = [(rank + i) % world_size for i in range(1, world_size)]  # not all to rank 0 first
     posted = [sent.post(shards[other], other) for other in others]
     total, term = shards[rank].clone(), torch.empty_like(shards[rank])
@@ -129,25 +138,37 @@ def all_reduce_sharded(tensor: Tensor, sent: Sent) -> None:
     tensor.copy_(torch.cat(shards).view_as(tensor))
 
 
-def all_reduce_ring(tensor: Tensor, sent: Sent) -> None:
+def all_reduce_ring(tensor: Tensor, sent: Sent, segment_bytes: int = 2**20) -> None:
     """Overwrite `tensor` with its sum over all ranks, which stand in a ring and only write to the
     right: each shard goes around once to be summed, and once more to be copied.
+
+    A shard travels in segments of at most `segment_bytes`, so that one is summed while the next
+    is on its way.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
+    if world_size == 1:
+        return
     left, right = (rank - 1) % world_size, (rank + 1) % world_size
-    travelling = tensor.contiguous()
+    travelling = tensor.cpu().contiguous()
     shards = travelling.view(-1).tensor_split(world_size)
-    for i in range(world_size - 1):  # reduce-scatter: in the end shard rank + 1 is complete here
-        posted = sent.post(shards[(rank - i) % world_size], right)
-        shard = shards[(rank - i - 1) % world_size]
-        term = torch.empty_like(shard)
-        receive(term, left)
-        shard += term
-        wait(posted)
-    for i in range(world_size - 1):  # all-gather
-        posted = sent.post(shards[(rank + 1 - i) % world_size], right)
-        receive(shards[(rank - i) % world_size], left)
-        wait(posted)
+    n = max(1, -(-shards[0].nbytes // segment_bytes))  # segments of each shard
+    order = [shards[(rank - i) % world_size] for i in range(2 * world_size - 1)]  # twice around
+    own, *others = [shard.tensor_split(n) for shard in order]
+    arriving = [segment for shard in others for segment in shard]
+    num_sums = (world_size - 1) * n  # these arrive to be summed, the others to be copied
+    terms = [torch.empty_like(segment) for segment in shards[0].tensor_split(n)]
+    places = [terms[i % n][: segment.numel()] for i, segment in enumerate(arriving[:num_sums])]
+    places += arriving[num_sums:]
+    expected = [expect(place, left) for place in places[:n]]
+    posted = [sent.post(segment, right) for segment in own]
+    for i, segment in enumerate(arriving):
+        wait(expected[i])
+        if i < num_sums:
+            segment += places[i]
+        if i + n < len(arriving):  # all but the last shard go on to the next rank
+            expected.append(expect(places[i + n], left))
+            posted.append(sent.post(segment, right))
+    wait(*posted)
     tensor.copy_(travelling)
 
 

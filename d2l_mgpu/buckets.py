@@ -1,0 +1,193 @@
+"""Our own overlapped data parallelism: gradients travel in buckets while backward still runs.
+
+`Bucketed` does what `DistributedDataParallel` (DDP) does (Li et al., 2020), in Python, and says
+when it is over: you call `finish()`, where DDP hooks into the end of backward.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from threading import Lock
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class Bucket:
+    """Parameters of one dtype and device whose gradients travel together, in one flat tensor."""
+
+    def __init__(self, params: list[nn.Parameter]) -> None:
+        sizes = [p.numel() for p in params]
+        self.flat = params[0].new_zeros(sum(sizes))
+        # Each view lies in memory as its parameter does, channels last for instance: optimizers
+        # are slow where the two differ.
+        self.views = {
+            p: piece.as_strided(p.shape, torch.empty_like(p).stride())
+            for p, piece in zip(params, self.flat.split(sizes), strict=True)
+        }
+        self.missing = set(params)
+        self.work: dist.Work | None = None
+
+    def put(self, param: nn.Parameter) -> None:
+        """Take this rank's gradient of `param`, as its share of the average; the place in the
+        bucket is the gradient from now on, so that what arrives there needs no copying."""
+        view = self.views[param]
+        if param.grad is None:
+            view.zero_()
+        else:
+            torch.mul(param.grad, 1 / dist.get_world_size(), out=view)
+        if param.requires_grad:  # not frozen in the meantime
+            param.grad = view
+        self.missing.remove(param)
+
+    def send(self) -> None:
+        """Start the all-reduce, and do not wait for it."""
+        self.work = dist.all_reduce(self.flat, async_op=True)
+
+    def receive(self) -> None:
+        """Wait for the sum; then be ready for the next step."""
+        assert self.work is not None
+        self.work.wait()
+        self.work, self.missing = None, set(self.views)
+
+
+def fill_buckets(
+    params: Iterable[nn.Parameter], bucket_bytes: int, first_bucket_bytes: int
+) -> list[Bucket]:
+    """Gather `params`, in their order, into buckets; each has one dtype and one device.
+
+    A bucket is closed once it has reached its limit, so its last member may take it far beyond:
+    `first_bucket_bytes` for the first bucket of a dtype and device, then `bucket_bytes`.
+    """
+    buckets: list[list[nn.Parameter]] = []
+    last: dict[Any, list[nn.Parameter]] = {}  # the bucket that is open, for each dtype and device
+    limits: dict[Any, int] = {}
+    for p in params:
+        kind = p.dtype, p.device
+        if kind not in last or sum(q.nbytes for q in last[kind]) >= limits[kind]:
+            limits[kind] = bucket_bytes if kind in last else first_bucket_bytes
+            last[kind] = []
+            buckets.append(last[kind])
+        last[kind].append(p)
+    return [Bucket(bucket) for bucket in buckets]
+
+
+class Bucketed(nn.Module):
+    """A replica of `net` whose gradients are averaged over all ranks while backward still runs.
+
+    Rank 0's weights and buffers are copied to all ranks. After each backward, call `finish()`; then
+    every `grad` is the average over the ranks, as DDP leaves it, and a view into a bucket, which
+    the next backward overwrites. `zero_grad` works either way.
+
+    A parameter that a rank did not use counts there with a gradient of zeros; it has a gradient
+    afterwards even if no rank used it. Parameters that are frozen now (`requires_grad=False`) are
+    left out for ever. Buffers, such as the statistics of BatchNorm, go their own way after the
+    start; DDP copies those of rank 0 before each forward pass.
+
+    A collective: every rank makes its own, of the same `net`. Raises ValueError for a `net` without
+    weights to train and for limits below 1 byte, RuntimeError outside a process group.
+    """
+
+    def __init__(
+        self, net: nn.Module, bucket_bytes: int = 25 * 2**20, first_bucket_bytes: int = 2**20
+    ) -> None:
+        super().__init__()
+        if not dist.is_initialized():
+            raise RuntimeError(
+                "Bucketed averages over the ranks of a process group, and there is none: make it "
+                "in a function that launch runs, or inside process_group."
+            )
+        if min(bucket_bytes, first_bucket_bytes) < 1:
+            raise ValueError(
+                "bucket_bytes and first_bucket_bytes must be at least 1, not "
+                f"{bucket_bytes!r} and {first_bucket_bytes!r}."
+            )
+        if any(nn.parameter.is_lazy(p) for p in net.parameters()):
+            raise ValueError(
+                "net has lazy layers: show it one example first, so that it knows "
+                "the shapes of its parameters."
+            )
+        trained = [p for p in net.parameters() if p.requires_grad]
+        if not trained:
+            raise ValueError("net has no parameters that require gradients; Bucketed needs some.")
+        self.module = net  # the name that DDP gives it, so that a state_dict fits both
+        for tensor in chain(net.parameters(), net.buffers()):
+            broadcast(tensor)
+        # Backward begins with the last layers, so their gradients are the first to be ready.
+        self.buckets = fill_buckets(reversed(trained), bucket_bytes, first_bucket_bytes)
+        self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.views}
+        self.exchanging = True
+        self.lock = Lock()  # backward has a thread for each device that net is on
+        for p in trained:
+            p.register_post_accumulate_grad_hook(self._on_gradient)
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """What `net` returns."""
+        return self.module(*inputs, **options)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, gradients add up on this rank; the first backward outside exchanges the sum."""
+        before, self.exchanging = self.exchanging, False
+        try:
+            yield
+        finally:
+            self.exchanging = before
+
+    def finish(self) -> None:
+        """Wait until all gradients are averages; call it once, after backward, on every rank.
+
+        Raises RuntimeError if there was no backward since the last time, and if a parameter
+        requires gradients that did not when this replica was made.
+        """
+        if not any(len(bucket.missing) < len(bucket.views) for bucket in self.buckets):
+            raise RuntimeError(
+                "finish() found no new gradients: call it once after each backward that is not "
+                "inside no_sync()."
+            )
+        for name, p in self.module.named_parameters():
+            if p.requires_grad and p not in self.bucket_of:
+                raise RuntimeError(
+                    f"parameter {name!r} requires gradients but belongs to no bucket, because it "
+                    "was added or unfrozen later: make a new Bucketed."
+                )
+        for bucket in self.buckets:
+            for param in list(bucket.missing):
+                bucket.put(param)
+        self._send_what_is_full()
+        for bucket in self.buckets:
+            bucket.receive()
+
+    def _on_gradient(self, param: nn.Parameter) -> None:
+        """Autograd has added to `param.grad`. (It hands us the parameter, not the gradient.)"""
+        if not self.exchanging:
+            return
+        bucket = self.bucket_of[param]
+        with self.lock:
+            if param not in bucket.missing:
+                raise RuntimeError(
+                    "a second backward before finish(): its gradients would be lost. Call finish() "
+                    "after each backward, or run all but the last inside no_sync()."
+                )
+            bucket.put(param)
+            self._send_what_is_full()
+
+    def _send_what_is_full(self) -> None:
+        """Send buckets in their order, whichever is full first: all ranks have to call the same
+        collectives in the same order, even where they use their layers in different orders."""
+        for bucket in self.buckets:
+            if bucket.missing:
+                return
+            if bucket.work is None:
+                bucket.send()
+
+
+@torch.no_grad()
+def broadcast(tensor: Tensor) -> None:
+    """Overwrite `tensor` with that of rank 0; as a contiguous copy, see `all_reduce`."""
+    travelling = tensor.contiguous()
+    dist.broadcast(travelling, src=0)
+    if travelling is not tensor:
+        tensor.copy_(travelling)
