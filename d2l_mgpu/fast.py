@@ -11,6 +11,7 @@ None of it changes what is computed, except for rounding:
 Each piece is used only where it was measured to win; why not elsewhere stands beside it.
 """
 
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -88,6 +89,8 @@ class FastNet(nn.Module):
         self.compiled_for = compiled_for
         self.compiled: Callable[[Tensor], Tensor] | None = None
         if compiled_for is not None:
+            # Compiling would warn wherever CUDA is installed and no GPU is there.
+            logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
             self.compiled = torch.compile(net.forward, dynamic=False)
 
     def extra_repr(self) -> str:
