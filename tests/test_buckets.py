@@ -145,8 +145,7 @@ FAULTS = {
     "old gradients of unused layers": ("view.zero_()", "pass"),
     "start not shared": ("dist.broadcast(travelling, src=0)", "pass"),
     "views not attached": ("param.grad = view", "pass"),
-    "frozen ones get gradients": ("net.parameters() if p.requires_grad]", "net.parameters()]"),
-    "nothing while backward runs, twice after": (
+    "every bucket sent twice": (
         "bucket.put(param)\n            self._send_what_is_full()",
         "bucket.put(param)\n            bucket.missing or dist.all_reduce(bucket.flat)",
     ),
