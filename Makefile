@@ -14,7 +14,7 @@ export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 # Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
 ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
 
-.PHONY: help book serve cards pdf notebooks locales sync format test test-faults clean
+.PHONY: help book serve cards pdf notebooks locales sync format test test-faults bench clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -53,6 +53,9 @@ test: $(READY) ## lint, check types, run the unit tests, execute the notebooks a
 
 test-faults: $(READY) ## kill a training run 20 times, launch 50 times: what takes minutes
 	$(BIN)/python -m pytest -s -m faults
+
+bench: $(READY) ## measure what the book says about speed (ROWS="ring buckets": only that)
+	$(BIN)/python -m benchmarks $(ROWS)
 
 clean: ## remove what was built, but not the environment
 	rm -rf _build

@@ -11,6 +11,7 @@ from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, t
 from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.exercises import check
+from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep
 from d2l_mgpu.history import Epoch
 from d2l_mgpu.launch import RankError, launch, rank_device
 from d2l_mgpu.models import LeNet, Residual, lenet, lenet_params, loss, resnet18
@@ -44,9 +45,12 @@ __all__ = [
     "FASHION_MNIST_LABELS",
     "SPLITS",
     "Bucketed",
+    "DeviceBatches",
     "DownloadError",
     "Epoch",
     "Exchange",
+    "FastNet",
+    "FastStep",
     "Group",
     "LeNet",
     "RankError",

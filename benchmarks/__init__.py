@@ -1,0 +1,1 @@
+"""Measurements of what the book claims about speed; `make bench` runs them."""

@@ -1,0 +1,81 @@
+"""Row 6: an epoch of LeNet on the CPU, as the published chapters do it, and ours."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks import published
+from benchmarks.pairs import Arms, compare
+from d2l_mgpu import LeNet, evaluate_accuracy_gpus, lenet_params, load_data_fashion_mnist
+from d2l_mgpu.data import Images
+from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep
+
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+CPU = torch.device("cpu")
+BATCH_SIZE, LR = 256, 0.2
+IMAGES = 30_000  # half an epoch: what a loader does once an epoch counts twice
+EPOCHS = 2  # after which the accuracies are compared
+NOISE = 0.02  # by which two runs that differ in nothing but the order of the images may differ
+
+
+def images(num_train: int) -> tuple[Images, Images]:
+    """Real images where a folder has them, MNIST if need be; else drawings, of which there are
+    fewer."""
+    if not os.environ.get("D2L_MGPU_DATA") and BESIDE.is_dir():
+        os.environ["D2L_MGPU_DATA"] = str(BESIDE)
+    real = os.environ.get("D2L_MGPU_DATA")
+    name, source = ("MNIST", "real") if real else ("FashionMNIST", "generated")
+    train, test = (b.dataset for b in load_data_fashion_mnist(256, name=name, source=source))
+    n = min(num_train, len(train))
+    part = Images(train.pixels[:n], train.labels[:n], name=train.name, origin=train.origin)
+    return part, test
+
+
+def accuracy(net: nn.Module, test: Images) -> float:
+    return evaluate_accuracy_gpus(net, DeviceBatches(test, 1000, CPU))
+
+
+def arms(num_images: int) -> Arms:
+    """An epoch as published, and ours, from the same weights."""
+    train, test = images(num_images)
+    params = published.get_params(lenet_params(), CPU)
+    batches = published.loader(train, BATCH_SIZE)
+    their_net = LeNet()
+    their_net.params = nn.ParameterList(params)
+
+    net = LeNet()
+    fast = FastNet(net, CPU, compiled_for=BATCH_SIZE)
+    step = FastStep(fast, torch.optim.SGD(net.parameters(), lr=LR))
+    our_batches = DeviceBatches(train, BATCH_SIZE, CPU, seed=0)
+
+    def theirs() -> None:
+        published.lenet_epoch(batches, [params], [CPU], LR)
+
+    def ours() -> None:
+        fast.train()
+        for X, y in our_batches:
+            step(X, y)
+
+    for _ in range(EPOCHS):
+        theirs()
+        ours()
+    reached = accuracy(their_net, test), accuracy(fast, test)
+    if not abs(reached[0] - reached[1]) <= NOISE:
+        raise AssertionError("accuracy {:.3f} as published, {:.3f} by ours".format(*reached))
+    facts = {
+        "images": len(train),
+        "data": train.name,
+        "threads": torch.get_num_threads(),
+        "bf16": fast.bf16,
+        "compiled": fast.compiled is not None,
+        f"accuracy after {EPOCHS} epochs": [round(value, 4) for value in reached],
+    }
+    return Arms(theirs, ours, facts)
+
+
+def rows(pairs: int | None = None, *, num_images: int = IMAGES) -> list[dict[str, Any]]:
+    """The row of the epoch."""
+    return [compare("epoch", arms, num_images, pairs=pairs)]

@@ -1,0 +1,165 @@
+"""Compare two ways of doing the same, the arms, by how long they take in one and the same run.
+
+A machine is faster in one minute than in the next. So the arms take turns in random order, and
+what counts is the ratio of two runs that were neighbors: a pair. The second arm runs once more in
+each round, against itself. That control must come out as 1; where it does not, the machine was too
+restless, and the run is inconclusive, whatever the ratio says.
+"""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+from torch.utils.benchmark.utils.timer import timer  # waits for a GPU before it reads the clock
+from tqdm import tqdm
+
+from benchmarks.goals import GOALS
+from d2l_mgpu.launch import RankError, launch
+
+Round = tuple[float, float, float]  # seconds of the first arm, the second, the second again
+WARM_UPS = 3
+RESTLESS = 0.03  # how far from 1 the control may be
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Two ways of doing the same, and what a reader has to know about them."""
+
+    first: Callable[[], object]
+    second: Callable[[], object]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def alone() -> None:
+    """What an arm in one process waits for before and after it runs: nobody."""
+
+
+def measure(
+    arms: Arms,
+    *,
+    pairs: int,
+    warm_ups: int = WARM_UPS,
+    meet: Callable[[], object] = alone,
+    seed: int = 0,
+    clock: Callable[[], float] = timer,
+    show: bool = True,
+) -> list[Round]:
+    """Run both arms, and the second once more, in random order, `pairs` times after `warm_ups`
+    rounds that are dropped; return the rounds.
+
+    Where arms run on several processes, each of them calls this with the same `seed`, which
+    decides the order, and with a barrier as `meet`. Its clock then shows its own seconds, without
+    those in the barriers; see `slowest`. `show` draws a progress bar on stderr.
+    """
+    chance = random.Random(seed)
+    runs = (arms.first, arms.second, arms.second)
+    rounds = []
+    for _ in tqdm(range(warm_ups + pairs), file=sys.stderr, disable=not show, mininterval=1):
+        seconds = [0.0, 0.0, 0.0]
+        for which in chance.sample(range(3), 3):
+            meet()
+            start = clock()
+            runs[which]()
+            seconds[which] = clock() - start
+            meet()
+        rounds.append((seconds[0], seconds[1], seconds[2]))
+    return rounds[warm_ups:]
+
+
+def slowest(on_ranks: Sequence[Sequence[Round]]) -> list[Round]:
+    """What the processes measured together: a run lasts as long as on the slowest of them."""
+    worst = np.max(np.asarray(on_ranks), axis=0)
+    return [(a, b, c) for a, b, c in worst.tolist()]
+
+
+def interval(ratios: np.ndarray) -> list[float]:
+    """A 95 % interval of the median, by bootstrap (Efron, 1979)."""
+    if len(ratios) < 2:  # nothing to draw from
+        return [float(ratios[0])] * 2
+    from scipy.stats import bootstrap
+
+    found = bootstrap((ratios,), np.median, method="percentile", rng=np.random.default_rng(0))
+    return [float(found.confidence_interval.low), float(found.confidence_interval.high)]
+
+
+def load() -> list[float] | None:
+    """How many processes wanted to run, on average of the last 1, 5 and 15 minutes."""
+    return [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else None
+
+
+def judged(
+    name: str, rounds: Sequence[Round], facts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the rounds say about the goal called `name`, as a row of a results file.
+
+    `verdict` is "met" or "missed", by the median ratio, or "inconclusive". `facts` says what the
+    arms did: the batch, the bytes, the threads.
+    """
+    goal = GOALS[name]
+    first, second, again = np.asarray(rounds, dtype=float).T
+    ratios = first / second
+    ratio, control = float(np.median(ratios)), float(np.median(again / second))
+    calm = abs(control - 1) <= RESTLESS
+    return {
+        "name": name,
+        "row": goal.row,
+        "ratio": ratio,
+        "interval": interval(ratios),
+        "goal": goal.ratio,
+        "sense": goal.sense,
+        "verdict": ("met" if goal.met_by(ratio) else "missed") if calm else "inconclusive",
+        "control": control,
+        "pairs": len(ratios),
+        "seconds": [float(np.median(first)), float(np.median(second))],
+        "facts": dict(facts or {}),
+        "rounds": [[float(f"{x:.6g}") for x in each] for each in rounds],
+    }
+
+
+def refused(name: str, why: object) -> dict[str, Any]:
+    """The row of a comparison whose arms do not compute the same: there is nothing to time."""
+    return {"name": name, "row": GOALS[name].row, "verdict": "refused", "why": str(why)}
+
+
+def on_this_rank(
+    make: Callable[..., Arms], args: Sequence[Any], pairs: int
+) -> tuple[list[Round], Mapping[str, Any]]:
+    """Make the arms and measure them in this process, together with its peers if it has any."""
+    arms = make(*args)
+    if not dist.is_initialized():
+        return measure(arms, pairs=pairs), arms.facts
+    rounds = measure(arms, pairs=pairs, meet=dist.barrier, show=dist.get_rank() == 0)
+    return rounds, arms.facts
+
+
+def compare(
+    name: str,
+    make: Callable[..., Arms],
+    *args: Any,
+    processes: int = 1,
+    pairs: int | None = None,
+) -> dict[str, Any]:
+    """Measure the arms that `make(*args)` returns, and return the row `name` of the results.
+
+    `make` is called in each of the processes. It insists that both arms compute the same: where it
+    raises AssertionError, the row is refused. `pairs` is what the goal asks for, unless given.
+    """
+    before, pairs = load(), pairs or GOALS[name].pairs
+    try:
+        if processes == 1:
+            on_ranks = [on_this_rank(make, args, pairs)]
+        else:
+            on_ranks = launch(on_this_rank, make, args, pairs, num_devices=processes)
+    except AssertionError as error:
+        return refused(name, error)
+    except RankError as error:
+        if isinstance(error.__cause__, AssertionError):
+            return refused(name, error.__cause__)
+        raise
+    row = judged(name, slowest([rounds for rounds, _ in on_ranks]), on_ranks[0][1])
+    return row | {"load": [before, load()], "processes": processes}
