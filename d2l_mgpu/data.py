@@ -32,7 +32,7 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
 
     Made from uint8 [n, 28, 28] and int64 [n]. ``images[i]``, where i is an integer, a slice or a
     list of integers, is X, float32 [..., 1, 28, 28] in 0..1 (28 becomes ``resize``), and y,
-    int64 [...], both on the CPU.
+    int64 [...], both where the bytes are: on the CPU, unless `fast.on_device` moved them.
     """
 
     def __init__(
@@ -40,12 +40,15 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
     ) -> None:
         self.pixels, self.labels = pixels, labels
         self.name, self.origin, self.resize = name, origin, resize
+        # A GPU multiplies by 1/255 where it is told to divide by a number of Python's, which may
+        # differ in the last bit; by a tensor it divides.
+        self.white = torch.full((), 255.0, device=pixels.device)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: Any) -> tuple[Tensor, Tensor]:
-        X, y = self.pixels[index].unsqueeze(-3).float() / 255, self.labels[index]
+        X, y = self.pixels[index].unsqueeze(-3).float() / self.white, self.labels[index]
         if self.resize is not None:
             side = self.resize
             batch = X.reshape(-1, 1, *X.shape[-2:])

@@ -85,6 +85,9 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--schedule", choices=["constant", "cosine"], default=recipe.schedule,
         help="of the learning rate; cosine would be 0 in a step after the last")  # fmt: skip
     add("--seed", type=_seed, default=recipe.seed, help="of weights, order and random numbers")
+    add("--fast", action="store_true",
+        help="images on the device, channels last, bfloat16 where the device has instructions "
+        "for it, on a single GPU CUDA graphs: the same steps, rounded differently")  # fmt: skip
 
     add = result.add_argument_group("checkpoints").add_argument
     add("--checkpoint-dir", type=_path, metavar="DIR",

@@ -82,6 +82,8 @@ class _Run:
         self.facts |= dataclasses.asdict(recipe)
         self.agree()
         self.trainer = Trainer(_net(options), images, recipe, group)
+        if recipe.fast:
+            self.say(f"Fast: {self.trainer.how}.")
         self.saved: int | None = None  # the step of the newest checkpoint
         if self.folder is not None:
             self.resume(self.folder)

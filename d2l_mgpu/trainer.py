@@ -7,8 +7,9 @@ number of ranks a resumed run ends with the same bits as one that was never inte
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from d2l_mgpu.accumulation import backward_in_parts
 from d2l_mgpu.concise import evaluate_accuracy_gpus
 from d2l_mgpu.data import Batches, Images
 from d2l_mgpu.devices import synchronize
+from d2l_mgpu.fast import FastNet, Graphed, on_device
 from d2l_mgpu.processes import Group
 from d2l_mgpu.sampling import ShardSampler
 
@@ -39,6 +41,7 @@ class Recipe:
 
     `batch_size` is the number of examples a step takes over all ranks, in `accumulate`
     micro-batches a rank. `schedule` is 'constant' or 'cosine' (to 0 at the end of `epochs`).
+    `fast` takes the quickest way on the device at hand (`d2l_mgpu.fast`), which rounds differently.
     """
 
     batch_size: int = 256
@@ -49,6 +52,7 @@ class Recipe:
     weight_decay: float = 0.0
     schedule: str = "constant"
     seed: int = 0
+    fast: bool = False
 
 
 class Trainer:
@@ -67,9 +71,20 @@ class Trainer:
             world_size=group.world_size,
         )
         self.step, self.num_steps = 0, recipe.epochs * len(self.sampler)
-        self.replica = net.to(group.device)
+        self.net = self.replica = net.to(group.device)
+        self.how = ""  # what `fast` means on this device
+        if recipe.fast:
+            # Not compiled: on CPUs that took as long as an epoch or two, and saved less.
+            self.images, self.replica = on_device(images, group.device), FastNet(net, group.device)
+            self.how = f"images on {group.device}, {self.replica.extra_repr()}"
         if group.world_size > 1:
-            self.replica = _settled(DistributedDataParallel(net), images, group)
+            self.replica = _settled(DistributedDataParallel(self.replica), images, group)
+        self.backward: Callable[..., Tensor] = partial(backward_in_parts, self.replica)
+        if recipe.fast and group.device.type == "cuda" and group.world_size == 1:
+            # Without the optimizer, whose learning rate may follow a schedule. Several ranks go
+            # without: recording the collectives of DDP takes more care than this program can give.
+            self.backward = Graphed(self.backward, net.parameters())
+            self.how += ", CUDA graphs"
         self.optimizer = torch.optim.SGD(
             self.replica.parameters(),
             lr=recipe.lr,
@@ -93,7 +108,7 @@ class Trainer:
             # DDP averages over ranks: this weight makes that the mean over the whole batch.
             weight = self.group.world_size / examples
             self.optimizer.zero_grad()
-            loss = backward_in_parts(self.replica, X, y, self.recipe.accumulate, weight)
+            loss = self.backward(X, y, self.recipe.accumulate, weight)
             self.optimizer.step()
             self.scheduler.step()
             self.step += 1
@@ -158,7 +173,7 @@ class Trainer:
         state = {**self._shared_state(), "ranks": ranks}
         checkpoint.load(path, state)
         set_state_dict(
-            self.replica,
+            self.net,
             self.optimizer,
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
@@ -179,7 +194,7 @@ class Trainer:
     def _shared_state(self) -> checkpoint.State:
         """What all ranks hold alike, as `torch.distributed.checkpoint` wants it."""
         self.optimizer.zero_grad()  # or a new optimizer would not tell which state it will have
-        model, optimizer = get_state_dict(self.replica, self.optimizer, options=FLAT)
+        model, optimizer = get_state_dict(self.net, self.optimizer, options=FLAT)
         return {"model": model, "optimizer": optimizer}
 
     def _own_state(self) -> dict[str, Tensor]:

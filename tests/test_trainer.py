@@ -1,6 +1,7 @@
 """A run that stops and goes on equals one that did not: in every bit; on other ranks, in value."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,21 +77,24 @@ def train(
     return tensors, figures
 
 
-def same_bits(folder: Path, *plants: Callable[[], Any]) -> list[bool]:
+def same_bits(folder: Path, recipe: Recipe, *plants: Callable[[], Any]) -> list[bool]:
     """For each planted fault: whether a run with stops ends in the bits of one without stops."""
     same = []
     for plant in plants:
         with plant():
-            whole, figures = train(fragile_net, RECIPE, folder / f"{plant.__name__}, whole")
-            pieces, found = train(fragile_net, RECIPE, folder / plant.__name__, STOPS)
+            whole, figures = train(fragile_net, recipe, folder / f"{plant.__name__}, whole")
+            pieces, found = train(fragile_net, recipe, folder / plant.__name__, STOPS)
         assert whole.keys() == pieces.keys() and len(figures) == 3
         same.append(figures == found and all(torch.equal(whole[k], pieces[k]) for k in whole))
     return same
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_an_interrupted_run_ends_with_the_same_bits(world_size: int, tmp_path: Path) -> None:
-    results = launch(same_bits, tmp_path, contextlib.nullcontext, num_devices=world_size)
+@pytest.mark.parametrize(("world_size", "fast"), [(1, False), (2, False), (3, False), (3, True)])
+def test_an_interrupted_run_ends_with_the_same_bits(
+    world_size: int, fast: bool, tmp_path: Path
+) -> None:
+    recipe = dataclasses.replace(RECIPE, fast=fast)
+    results = launch(same_bits, tmp_path, recipe, contextlib.nullcontext, num_devices=world_size)
     assert results == [[True]] * world_size
 
 
@@ -141,7 +145,7 @@ def order_of_the_buckets() -> Any:
 def test_a_forgotten_part_of_the_state_changes_the_result(tmp_path: Path) -> None:
     faults = [random_numbers, momentum, schedule, place_in_the_data, statistics, loss_so_far]
     faults += [order_of_the_buckets]
-    with_fault = zip(*launch(same_bits, tmp_path, *faults, num_devices=3), strict=True)
+    with_fault = zip(*launch(same_bits, tmp_path, RECIPE, *faults, num_devices=3), strict=True)
     unnoticed = {f.__name__ for f, same in zip(faults, with_fault, strict=True) if all(same)}
     assert not unnoticed
 

@@ -1,0 +1,192 @@
+"""The same training in less time: where the data lie, their layout, precision, compilation, graphs.
+
+None of it changes what is computed, except for rounding:
+
+- `on_device` and `DeviceBatches` keep the images, as bytes, on the device that trains on them
+  (60,000 images are 47 MB), and make each batch there: the bits and the order of `data.Batches`;
+- `FastNet` is a network in the layout (channels last), the precision (bfloat16 under autocast,
+  the weights stay float32) and, if asked for, the compiled form in which a device is quickest;
+- `FastStep` is a step of training, on a GPU as one CUDA graph: launched once, not kernel by kernel.
+
+Each piece is used only where it was measured to win; why not elsewhere stands beside it.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from d2l_mgpu.data import Batches, Images
+
+WARM_UP = 3  # steps before a CUDA graph is captured: libraries choose and load kernels in them
+
+
+def on_device(images: Images, device: torch.device) -> Images:
+    """Return the same images with their bytes, and what indexing makes of them, on `device`."""
+    return Images(
+        images.pixels.to(device),
+        images.labels.to(device),
+        name=images.name,
+        origin=images.origin,
+        resize=images.resize,
+    )
+
+
+class DeviceBatches(Batches):
+    """`Batches` that are made on `device`: X, float32 [b, 1, 28, 28], and y, int64 [b], lie there.
+
+    The order for a `seed`, and every bit, are those of `Batches`.
+    """
+
+    def __init__(
+        self, images: Images, batch_size: int, device: torch.device, *, seed: int | None = None
+    ) -> None:
+        super().__init__(on_device(images, device), batch_size, seed=seed)
+
+
+def computes_bf16(device: torch.device) -> bool:
+    """Whether `device` has instructions for bfloat16; without them it would be slower, not faster.
+
+    Apple's GPUs and the CPUs of a torch without `torch.cpu.get_capabilities` count as "no": there
+    was none to measure.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    has = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+    return device.type == "cpu" and bool(has)
+
+
+class FastNet(nn.Module):
+    """`net` on `device`, which takes the same images to the same logits (float32) in less time.
+
+    `net` itself is moved, keeps its float32 weights, and is the submodule `net`. With `bf16`,
+    convolutions and products are computed in bfloat16, under `torch.autocast`; None means where
+    `computes_bf16`. With `compiled_for=n`, training batches of n images go through `torch.compile`;
+    others, such as the last of an epoch, do not, since each size is compiled anew. Where that
+    fails, for lack of a C++ compiler for instance, one line on standard error says so, once.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        device: torch.device,
+        *,
+        channels_last: bool = True,
+        bf16: bool | None = None,
+        compiled_for: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.net = net.to(device).to(memory_format=self.layout)
+        self.bf16 = computes_bf16(device) if bf16 is None else bf16
+        self.compiled_for = compiled_for
+        self.compiled: Callable[[Tensor], Tensor] | None = None
+        if compiled_for is not None:
+            self.compiled = torch.compile(net.forward, dynamic=False)
+
+    def extra_repr(self) -> str:
+        parts = ["channels last"] if self.layout == torch.channels_last else []
+        parts += ["bfloat16"] if self.bf16 else []
+        parts += [f"compiled for batches of {self.compiled_for}"] if self.compiled else []
+        return ", ".join(parts)
+
+    def forward(self, X: Tensor) -> Tensor:
+        X = X.contiguous(memory_format=self.layout)
+        with torch.autocast(X.device.type, torch.bfloat16, enabled=self.bf16):
+            if self.compiled is None or not self.training or len(X) != self.compiled_for:
+                return self.net(X).to(X.dtype)
+            try:
+                return self.compiled(X).to(X.dtype)
+            except Exception as error:  # whatever keeps it from compiling, there is another way
+                logits = self.net(X).to(X.dtype)  # where X itself is wrong, this one says so
+                reason = str(error).strip().split("\n")[0]
+                print(f"Not compiled, which is slower but no less right: {reason}", file=sys.stderr)
+                self.compiled = None
+                return logits
+
+
+class Graphed:
+    """`fn(X, y, *numbers)`, which on a GPU is recorded as a CUDA graph once and then replayed.
+
+    `fn` returns one tensor, and may leave gradients in `params`. Each shape, and each choice of
+    `numbers`, has a graph of its own; the first calls are the warm-up that recording needs, and
+    count like all others. A replay repeats every number that Python saw in the recording, such as
+    a learning rate: what changes has to be in tensors.
+    """
+
+    def __init__(self, fn: Callable[..., Tensor], params: Iterable[nn.Parameter]) -> None:
+        self.fn, self.params = fn, [p for p in params if p.requires_grad]
+        self.calls: Counter[Any] = Counter()
+        self.graphs: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {}
+
+    def __call__(self, X: Tensor, y: Tensor, *numbers: float) -> Tensor:
+        key = X.shape, y.shape, numbers
+        self.calls[key] += 1
+        if self.calls[key] <= WARM_UP:
+            with self._aside():
+                return self.fn(X, y, *numbers)
+        if key not in self.graphs:
+            self.graphs[key] = self._record(X, y, *numbers)
+        return self.graphs[key](X, y)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Inside, work is queued on a stream of its own, as recording wants it."""
+        here, stream = torch.cuda.current_stream(), torch.cuda.Stream()
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            yield
+        here.wait_stream(stream)
+
+    def _record(self, X: Tensor, y: Tensor, *numbers: float) -> Callable[[Tensor, Tensor], Tensor]:
+        static_X, static_y, graph = X.clone(), y.clone(), torch.cuda.CUDAGraph()
+        for p in self.params:
+            p.grad = None  # so that backward, when replayed, writes gradients and does not add
+        with torch.cuda.graph(graph):
+            result = self.fn(static_X, static_y, *numbers)
+        gradients = [p.grad for p in self.params]
+
+        def replay(X: Tensor, y: Tensor) -> Tensor:
+            static_X.copy_(X)
+            static_y.copy_(y)
+            graph.replay()
+            for p, gradient in zip(self.params, gradients, strict=True):
+                p.grad = gradient  # zero_grad has taken it away; the graph still writes there
+            return result.clone()  # the next replay overwrites it
+
+        return replay
+
+
+class FastStep:
+    """A step of training: `step(X, y)` returns the mean loss of the batch, detached.
+
+    Forward, backward and the optimizer's step, on tensors that lie on the device of `net`. With
+    `graph=True` all of it is one CUDA graph for each shape of X; ValueError where `net` is not on
+    a CUDA device. A graph repeats the learning rate that it was recorded with; where it changes,
+    give it to the optimizer as a tensor on the device, with `fused=True`.
+    """
+
+    def __init__(
+        self, net: nn.Module, optimizer: torch.optim.Optimizer, *, graph: bool = False
+    ) -> None:
+        self.net, self.optimizer = net, optimizer
+        device = next(net.parameters()).device
+        if graph and device.type != "cuda":
+            raise ValueError(f"A CUDA graph needs a CUDA device, not {device}: use graph=False.")
+        self._take = Graphed(self._eager, net.parameters()) if graph else self._eager
+
+    def __call__(self, X: Tensor, y: Tensor) -> Tensor:
+        return self._take(X, y)
+
+    def _eager(self, X: Tensor, y: Tensor) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = F.cross_entropy(self.net(X), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
