@@ -23,10 +23,11 @@ from benchmarks.goals import GOALS
 from book.theme import forest
 from book.translation.catalogues import write_if_changed
 from book.translation.languages import Language, language
-from book.translation.status import row as table_row
 
 Row = dict[str, Any]
 SIGNS = {"<=": "≤", ">=": "≥"}
+NBSP = "\N{NO-BREAK SPACE}"
+WIDTHS = (5, 38, 12, 15, 9, 9, 12)  # of the columns
 
 
 def folder(root: Path) -> Path:
@@ -51,10 +52,16 @@ def number(value: float, spoken: Language, digits: int = 3) -> str:
     return format_decimal(value, format="@" + "@" * (digits - 1), locale=spoken.code)
 
 
+def title(row: Row) -> str:
+    """What is compared, in the language of the page."""
+    english = GOALS[row["name"]].title
+    return _(english)
+
+
 def goal(row: Row, spoken: Language) -> str:
     """Such as "≤ 1.05"."""
     stated = GOALS[row["name"]]
-    return f"{SIGNS[stated.sense]} {format_decimal(stated.ratio, locale=spoken.code)}"
+    return f"{SIGNS[stated.sense]}{NBSP}{format_decimal(stated.ratio, locale=spoken.code)}"
 
 
 def found(root: Path) -> list[Row]:
@@ -69,18 +76,17 @@ def found(root: Path) -> list[Row]:
 
 def cells(row: Row, spoken: Language) -> list[str]:
     """What the table says about a comparison."""
-    start = [str(row["row"]), _(GOALS[row["name"]].title)]
+    start = [str(row["row"]), title(row)]
     if "ratio" not in row:
-        return [*start, "–", "–", goal(row, spoken), "–", "–", verdict(row["verdict"])]
+        return [*start, "–", "–", goal(row, spoken), "–", verdict(row["verdict"])]
     low, high = (number(end, spoken, 4) for end in row["interval"])
-    seconds = " / ".join(number(value, spoken) for value in row["seconds"])
+    seconds = f"{NBSP}/ ".join(number(value, spoken) for value in row["seconds"])
     return [
         *start,
         seconds,
         f"{number(row['ratio'], spoken, 4)} ({low}–{high})",
         goal(row, spoken),
         number(row["control"], spoken, 4),
-        str(row["pairs"]),
         verdict(row["verdict"]),
     ]
 
@@ -90,7 +96,7 @@ def alternative(rows: list[Row], spoken: Language) -> str:
     parts = [_("Each ratio beside its goal, which is a line in the middle.")]
     for row in rows:
         words = {
-            "title": _(GOALS[row["name"]].title),
+            "title": title(row),
             "ratio": number(row["ratio"], spoken, 4),
             "goal": goal(row, spoken),
             "verdict": verdict(row["verdict"]),
@@ -139,6 +145,21 @@ def digest(root: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
+def table_row(texts: list[str]) -> nodes.row:
+    """A row of the table; numbers are set to the right."""
+    return nodes.row(
+        "",
+        *(
+            nodes.entry(
+                "",
+                nodes.paragraph("", "", nodes.Text(text)),
+                classes=["text-right"] if 2 <= i < len(texts) - 1 else [],
+            )
+            for i, text in enumerate(texts)
+        ),
+    )
+
+
 class BenchmarkResults(SphinxDirective):
     """The table, the picture, and what it was measured on."""
 
@@ -152,28 +173,28 @@ class BenchmarkResults(SphinxDirective):
             made.append(self.picture(root, measured, spoken))
         lines = provenance([row for row in rows if "machine" in row], spoken)
         made += [nodes.paragraph("", "", nodes.Text(line)) for line in lines]
+        for node in made:
+            node.source = __file__  # no text of the page, which translators would be shown
         return made
 
     def table(self, rows: list[Row], spoken: Language) -> nodes.table:
         """All comparisons, measured or not."""
         head = [_("Row"), _("First arm / second"), _("Seconds"), _("Ratio (95 % interval)")]
-        head += [_("Goal"), _("Control"), _("Pairs"), _("Verdict")]
+        head += [_("Goal"), _("Control"), _("Verdict")]
         group = nodes.tgroup(cols=len(head))
-        group += [nodes.colspec(colwidth=1) for _cell in head]
-        body = [table_row(list(cells(row, spoken))) for row in rows]
-        group += [nodes.thead("", table_row(list(head))), nodes.tbody("", *body)]
-        return nodes.table("", group, classes=["benchmark-results"])
+        group += [nodes.colspec(colwidth=width) for width in WIDTHS]
+        body = [table_row(cells(row, spoken)) for row in rows]
+        group += [nodes.thead("", table_row(head)), nodes.tbody("", *body)]
+        return nodes.table("", group, classes=["colwidths-given"])
 
     def picture(self, root: Path, rows: list[Row], spoken: Language) -> nodes.image:
         """Drawn into _build, in the language of the page."""
         path = Path("_build", "benchmarks", spoken.folder, "benchmarks.svg")
         legend = {name: escape(verdict(name)) for name in forest.MARKS}
-        scale = [number(x, spoken, 1) for x in forest.TICKS]
+        scale = [format_decimal(x, locale=spoken.code) for x in forest.TICKS]
         words = forest.Words(_("better than the goal"), _("worse"), legend, scale)
         write_if_changed(root / path, forest.drawn([bar(r, spoken) for r in rows], words))
-        image = nodes.image(uri=f"/{path.as_posix()}", alt=alternative(rows, spoken))
-        image.source = __file__  # not a piece of the page, which translators would be shown
-        return image
+        return nodes.image(uri=f"/{path.as_posix()}", alt=alternative(rows, spoken))
 
 
 def outdated(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> list[str]:
