@@ -1,7 +1,15 @@
 """Our own overlapped data parallelism: gradients travel in buckets while backward still runs.
 
 `Bucketed` does what `DistributedDataParallel` (DDP) does (Li et al., 2020), in Python, and says
-when it is over: you call `finish()`, where DDP hooks into the end of backward.
+when it is over: you call `finish()`, where DDP hooks into the end of backward. Every rank makes
+one, of the same `net`; making it is a collective. It raises ValueError for a net without weights
+to train and for limits below 1 byte, and RuntimeError outside a process group.
+
+A gradient is a view into a bucket, which the next backward overwrites; `zero_grad` works either
+way. A parameter that a rank did not use counts there with a gradient of zeros, and has a gradient
+afterwards even if no rank used it. Parameters that are frozen at the start (`requires_grad=False`)
+are left out for ever. Buffers, such as the statistics of BatchNorm, go their own way after the
+start; DDP copies those of rank 0 before each forward pass.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,7 +67,7 @@ def fill_buckets(
     """Gather `params`, in their order, into buckets; each has one dtype and one device.
 
     A bucket is closed once it has reached its limit, so its last member may take it far beyond:
-    `first_bucket_bytes` for the first bucket of a dtype and device, then `bucket_bytes`.
+    `first_bucket_bytes` for the first bucket of a dtype and device, `bucket_bytes` for others.
     """
     buckets: list[list[nn.Parameter]] = []
     last: dict[Any, list[nn.Parameter]] = {}  # the bucket that is open, for each dtype and device
@@ -77,88 +85,29 @@ def fill_buckets(
 class Bucketed(nn.Module):
     """A replica of `net` whose gradients are averaged over all ranks while backward still runs.
 
-    Rank 0's weights and buffers are copied to all ranks. After each backward, call `finish()`; then
-    every `grad` is the average over the ranks, as DDP leaves it, and a view into a bucket, which
-    the next backward overwrites. `zero_grad` works either way.
-
-    A parameter that a rank did not use counts there with a gradient of zeros; it has a gradient
-    afterwards even if no rank used it. Parameters that are frozen now (`requires_grad=False`) are
-    left out for ever. Buffers, such as the statistics of BatchNorm, go their own way after the
-    start; DDP copies those of rank 0 before each forward pass.
-
-    A collective: every rank makes its own, of the same `net`. Raises ValueError for a `net` without
-    weights to train and for limits below 1 byte, RuntimeError outside a process group.
+    Rank 0's weights and buffers are copied to all ranks. Call `finish()` after each backward; then
+    every `grad` is the average over the ranks, as with DDP, and a view into a bucket.
     """
 
     def __init__(
         self, net: nn.Module, bucket_bytes: int = 25 * 2**20, first_bucket_bytes: int = 2**20
     ) -> None:
         super().__init__()
-        if not dist.is_initialized():
-            raise RuntimeError(
-                "Bucketed averages over the ranks of a process group, and there is none: make it "
-                "in a function that launch runs, or inside process_group."
-            )
-        if min(bucket_bytes, first_bucket_bytes) < 1:
-            raise ValueError(
-                "bucket_bytes and first_bucket_bytes must be at least 1, not "
-                f"{bucket_bytes!r} and {first_bucket_bytes!r}."
-            )
-        if any(nn.parameter.is_lazy(p) for p in net.parameters()):
-            raise ValueError(
-                "net has lazy layers: show it one example first, so that it knows "
-                "the shapes of its parameters."
-            )
-        trained = [p for p in net.parameters() if p.requires_grad]
-        if not trained:
-            raise ValueError("net has no parameters that require gradients; Bucketed needs some.")
-        self.module = net  # the name that DDP gives it, so that a state_dict fits both
+        params = params_to_train(net, bucket_bytes, first_bucket_bytes)
         for tensor in chain(net.parameters(), net.buffers()):
             broadcast(tensor)
+        self.module = net  # the name that DDP gives it, so that a state_dict fits both
         # Backward begins with the last layers, so their gradients are the first to be ready.
-        self.buckets = fill_buckets(reversed(trained), bucket_bytes, first_bucket_bytes)
+        self.buckets = fill_buckets(reversed(params), bucket_bytes, first_bucket_bytes)
         self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.views}
         self.exchanging = True
         self.lock = Lock()  # backward has a thread for each device that net is on
-        for p in trained:
+        for p in params:
             p.register_post_accumulate_grad_hook(self._on_gradient)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """What `net` returns."""
         return self.module(*inputs, **options)
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Inside, gradients add up on this rank; the first backward outside exchanges the sum."""
-        before, self.exchanging = self.exchanging, False
-        try:
-            yield
-        finally:
-            self.exchanging = before
-
-    def finish(self) -> None:
-        """Wait until all gradients are averages; call it once, after backward, on every rank.
-
-        Raises RuntimeError if there was no backward since the last time, and if a parameter
-        requires gradients that did not when this replica was made.
-        """
-        if not any(len(bucket.missing) < len(bucket.views) for bucket in self.buckets):
-            raise RuntimeError(
-                "finish() found no new gradients: call it once after each backward that is not "
-                "inside no_sync()."
-            )
-        for name, p in self.module.named_parameters():
-            if p.requires_grad and p not in self.bucket_of:
-                raise RuntimeError(
-                    f"parameter {name!r} requires gradients but belongs to no bucket, because it "
-                    "was added or unfrozen later: make a new Bucketed."
-                )
-        for bucket in self.buckets:
-            for param in list(bucket.missing):
-                bucket.put(param)
-        self._send_what_is_full()
-        for bucket in self.buckets:
-            bucket.receive()
 
     def _on_gradient(self, param: nn.Parameter) -> None:
         """Autograd has added to `param.grad`. (It hands us the parameter, not the gradient.)"""
@@ -182,6 +131,64 @@ class Bucketed(nn.Module):
                 return
             if bucket.work is None:
                 bucket.send()
+
+    def finish(self) -> None:
+        """Wait until all gradients are averages; call it once, after backward, on every rank.
+
+        Raises RuntimeError if there was no backward since the last time, or one inside `no_sync`,
+        and if a parameter requires gradients now that did not, or was not there, at the start.
+        """
+        if not any(len(bucket.missing) < len(bucket.views) for bucket in self.buckets):
+            raise RuntimeError(
+                "finish() found no new gradients: call it once after each backward that is not "
+                "inside no_sync()."
+            )
+        for name, p in self.module.named_parameters():
+            if p.requires_grad and p not in self.bucket_of:
+                raise RuntimeError(
+                    f"parameter {name!r} requires gradients but belongs to no bucket, because it "
+                    "was added or unfrozen later: make a new Bucketed."
+                )
+        for bucket in self.buckets:
+            for param in list(bucket.missing):
+                bucket.put(param)
+        self._send_what_is_full()
+        for bucket in self.buckets:
+            bucket.receive()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, gradients add up on this rank; the first backward outside exchanges the sum."""
+        before, self.exchanging = self.exchanging, False
+        try:
+            yield
+        finally:
+            self.exchanging = before
+
+
+def params_to_train(
+    net: nn.Module, bucket_bytes: int, first_bucket_bytes: int
+) -> list[nn.Parameter]:
+    """The parameters of `net` that require gradients, if `Bucketed` can work with its arguments."""
+    if not dist.is_initialized():
+        raise RuntimeError(
+            "Bucketed averages over the ranks of a process group, and there is none: make it in a "
+            "function that launch runs, or inside process_group."
+        )
+    if min(bucket_bytes, first_bucket_bytes) < 1:
+        raise ValueError(
+            "bucket_bytes and first_bucket_bytes must be at least 1, not "
+            f"{bucket_bytes!r} and {first_bucket_bytes!r}."
+        )
+    if any(nn.parameter.is_lazy(p) for p in net.parameters()):
+        raise ValueError(
+            "net has lazy layers: show it one example first, so that it knows the shapes of its "
+            "parameters."
+        )
+    params = [p for p in net.parameters() if p.requires_grad]
+    if not params:
+        raise ValueError("net has no parameters that require gradients; Bucketed needs some.")
+    return params
 
 
 @torch.no_grad()
