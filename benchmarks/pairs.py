@@ -6,6 +6,7 @@ each round, against itself. That control must come out as 1; where it does not, 
 restless, and the run is inconclusive, whatever the ratio says.
 """
 
+import logging
 import os
 import random
 import sys
@@ -15,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch.distributed as dist
-from torch.utils.benchmark.utils.timer import timer  # waits for a GPU before it reads the clock
 from tqdm import tqdm
 
 from benchmarks.goals import GOALS
 from d2l_mgpu.launch import RankError, launch
+
+logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, loudly
+from torch.utils.benchmark.utils.timer import timer  # noqa: E402 (waits for a GPU, then reads)
 
 Round = tuple[float, float, float]  # seconds of the first arm, the second, the second again
 WARM_UPS = 3

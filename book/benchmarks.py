@@ -93,7 +93,7 @@ def cells(row: Row, spoken: Language) -> list[str]:
 
 def alternative(rows: list[Row], spoken: Language) -> str:
     """What the picture shows, in words."""
-    parts = [_("Each ratio beside its goal, which is a line in the middle.")]
+    parts = [str(_("Each ratio beside its goal, which is a line in the middle."))]
     for row in rows:
         words = {
             "title": title(row),
