@@ -136,7 +136,25 @@ def provenance(rows: list[Row], spoken: Language) -> list[str]:
             "Python {python}; highest load {load}."
         )
         sentences.append(text.format_map(words))
-    return sentences
+    return sentences + [
+        speed(row, spoken) for row in rows if "share of peak" in row.get("facts", {})
+    ]
+
+
+def speed(row: Row, spoken: Language) -> str:
+    """How much a GPU computed, beside what it can."""
+    facts = row["facts"]
+    words = {
+        "row": row["row"],
+        "reached": number(facts["FLOP/s"] / 1e12, spoken),
+        "peak": number(facts["peak FLOP/s"] / 1e12, spoken),
+        "share": number(100 * facts["share of peak"], spoken, 2),
+    }
+    text = _(
+        "Row {row}: ours computed {reached} TFLOP/s, which is {share} % of the {peak} TFLOP/s that "
+        "the same GPU reached in a product of large matrices."
+    )
+    return text.format_map(words)
 
 
 def digest(root: Path) -> str:

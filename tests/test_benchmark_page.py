@@ -60,6 +60,12 @@ def test_the_page_names_the_machine_once_and_how_busy_it_was(root: Path) -> None
     assert len(page.provenance(rows, ENGLISH)) == 2
 
 
+def test_the_page_says_how_much_of_a_gpu_was_used() -> None:
+    facts = {"FLOP/s": 205e12, "peak FLOP/s": 683.3e12, "share of peak": 0.3}
+    text = page.speed({"row": 7, "facts": facts}, PT)
+    assert "205 TFLOP/s" in text and "30 %" in text and "683 TFLOP/s" in text
+
+
 def test_left_of_the_goal_is_better_whichever_way_the_ratio_goes(root: Path) -> None:
     bars = {name: page.bar(row, ENGLISH) for name, row in by_name(root).items() if "ratio" in row}
     assert bars["scratch, k=2"].value > 1 > bars["epoch"].value
