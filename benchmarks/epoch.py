@@ -15,10 +15,12 @@ from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CPU = torch.device("cpu")
-BATCH_SIZE, LR = 256, 0.2
+BATCH_SIZE = 256
+# The published rate, with which two runs of the same code differ by 0.04 in accuracy; then a low
+# one, after which they differ by 0.002, so that accuracies can be compared.
+RATES = (0.2, 0.02)
 IMAGES = 30_000  # half an epoch: what a loader does once an epoch counts twice
-EPOCHS = 2  # after which the accuracies are compared
-NOISE = 0.02  # by which two runs that differ in nothing but the order of the images may differ
+NOISE = 0.02  # by which accuracies may differ
 
 
 def images(num_train: int) -> tuple[Images, Images]:
@@ -48,19 +50,21 @@ def arms(num_images: int) -> Arms:
 
     net = LeNet()
     fast = FastNet(net, CPU, compiled_for=BATCH_SIZE)
-    step = FastStep(fast, torch.optim.SGD(net.parameters(), lr=LR))
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATES[0])
+    step = FastStep(fast, optimizer)
     our_batches = DeviceBatches(train, BATCH_SIZE, CPU, seed=0)
 
-    def theirs() -> None:
-        published.lenet_epoch(batches, [params], [CPU], LR)
+    def theirs(lr: float = RATES[-1]) -> None:
+        published.lenet_epoch(batches, [params], [CPU], lr)
 
     def ours() -> None:
         fast.train()
         for X, y in our_batches:
             step(X, y)
 
-    for _ in range(EPOCHS):
-        theirs()
+    for lr in RATES:
+        theirs(lr)
+        optimizer.param_groups[0]["lr"] = lr
         ours()
     reached = accuracy(their_net, test), accuracy(fast, test)
     if not abs(reached[0] - reached[1]) <= NOISE:
@@ -71,7 +75,7 @@ def arms(num_images: int) -> Arms:
         "threads": torch.get_num_threads(),
         "bf16": fast.bf16,
         "compiled": fast.compiled is not None,
-        f"accuracy after {EPOCHS} epochs": [round(value, 4) for value in reached],
+        f"accuracy after {len(RATES)} epochs": [round(value, 4) for value in reached],
     }
     return Arms(theirs, ours, facts)
 

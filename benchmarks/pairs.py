@@ -6,20 +6,23 @@ each round, against itself. That control must come out as 1; where it does not, 
 restless, and the run is inconclusive, whatever the ratio says.
 """
 
+import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch.distributed as dist
-from torch.utils.benchmark.utils.timer import timer  # waits for a GPU before it reads the clock
-from tqdm import tqdm
 
 from benchmarks.goals import GOALS
+from benchmarks.results import interval
 from d2l_mgpu.launch import RankError, launch
+
+logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, loudly
+from torch.utils.benchmark.utils.timer import timer  # noqa: E402 (waits for a GPU, then reads)
 
 Round = tuple[float, float, float]  # seconds of the first arm, the second, the second again
 WARM_UPS = 3
@@ -37,6 +40,15 @@ class Arms:
 
 def alone() -> None:
     """What an arm in one process waits for before and after it runs: nobody."""
+
+
+def progress(count: int) -> Iterable[int]:
+    """`range(count)` with a bar on stderr; a GPU machine that has only torch shows none."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return range(count)
+    return tqdm(range(count), file=sys.stderr, mininterval=1)
 
 
 def measure(
@@ -59,7 +71,7 @@ def measure(
     chance = random.Random(seed)
     runs = (arms.first, arms.second, arms.second)
     rounds = []
-    for _ in tqdm(range(warm_ups + pairs), file=sys.stderr, disable=not show, mininterval=1):
+    for _ in progress(warm_ups + pairs) if show else range(warm_ups + pairs):
         seconds = [0.0, 0.0, 0.0]
         for which in chance.sample(range(3), 3):
             meet()
@@ -75,16 +87,6 @@ def slowest(on_ranks: Sequence[Sequence[Round]]) -> list[Round]:
     """What the processes measured together: a run lasts as long as on the slowest of them."""
     worst = np.max(np.asarray(on_ranks), axis=0)
     return [(a, b, c) for a, b, c in worst.tolist()]
-
-
-def interval(ratios: np.ndarray) -> list[float]:
-    """A 95 % interval of the median, by bootstrap (Efron, 1979)."""
-    if len(ratios) < 2:  # nothing to draw from
-        return [float(ratios[0])] * 2
-    from scipy.stats import bootstrap
-
-    found = bootstrap((ratios,), np.median, method="percentile", rng=np.random.default_rng(0))
-    return [float(found.confidence_interval.low), float(found.confidence_interval.high)]
 
 
 def load() -> list[float] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,6 +210,19 @@ def test_results_return_from_their_file_and_leave_the_others_alone(tmp_path: Pat
     results.write("epoch", [refused("epoch", "why")], tmp_path)
     assert (tmp_path / "buckets.json").read_bytes() == before
     assert [row["verdict"] for row in results.read(tmp_path)] == ["missed", "refused"]
+
+
+def test_a_machine_without_scipy_leaves_the_interval_to_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = [(2 + i / 100, 1.0, 1.0) for i in range(15)]
+    expected = judged("epoch", rounds)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "scipy.stats", None)
+        row = judged("epoch", rounds)
+        assert row == expected | {"interval": None} and "needs scipy" in results.table([row])
+        results.write("epoch", [row], tmp_path)
+    assert results.read(tmp_path)[0]["interval"] == pytest.approx(expected["interval"])
 
 
 def test_an_unknown_row_is_named_with_those_there_are() -> None:

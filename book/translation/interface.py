@@ -9,6 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _
 
+from benchmarks.goals import GOALS
 from book.facts import ROOT
 from book.translation.catalogues import Source
 
@@ -64,7 +65,8 @@ def sources() -> list[Source]:
     found = extract_from_dir(ROOT / "book", CODE, keywords={"_": None})
     ours = [Source(text, name) for name, _, text, *_ in found if isinstance(text, str)]
     theirs = (*THEME, *SEARCH, *NOT_FOUND, *COPY.values(), *NUMBERS.values(), *BUTTONS.values())
-    return [*ours, *(Source(text, "theme") for text in theirs)]
+    titles = (Source(goal.title, "benchmarks.py") for goal in GOALS.values())
+    return [*ours, *titles, *(Source(text, "theme") for text in theirs)]
 
 
 def script() -> str:

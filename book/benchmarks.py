@@ -1,0 +1,228 @@
+"""Sphinx directive `{benchmark-results}`: what benchmarks/results holds, as a table and a picture.
+
+The results are read when the site is built. A comparison without a result is in the table too, as
+"not measured".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from babel.numbers import format_decimal
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.locale import _
+from sphinx.util.docutils import SphinxDirective
+
+from benchmarks import results
+from benchmarks.goals import GOALS
+from book.theme import forest
+from book.translation.catalogues import write_if_changed
+from book.translation.languages import Language, language
+
+Row = dict[str, Any]
+SIGNS = {"<=": "≤", ">=": "≥"}
+NBSP = "\N{NO-BREAK SPACE}"
+WIDTHS = (5, 38, 12, 15, 9, 9, 12)  # of the columns
+
+
+def folder(root: Path) -> Path:
+    """Where the results of a book are."""
+    return root / "benchmarks" / "results"
+
+
+def verdict(name: str) -> str:
+    """The word for it in the language of the page."""
+    words = {
+        "met": _("met"),
+        "missed": _("missed"),
+        "inconclusive": _("inconclusive"),
+        "refused": _("refused"),
+        "not measured": _("not measured"),
+    }
+    return words[name]
+
+
+def number(value: float, spoken: Language, digits: int = 3) -> str:
+    """So many significant digits, with the language's decimal sign."""
+    return format_decimal(value, format="@" + "@" * (digits - 1), locale=spoken.code)
+
+
+def title(row: Row) -> str:
+    """What is compared, in the language of the page."""
+    english = GOALS[row["name"]].title
+    return _(english)
+
+
+def goal(row: Row, spoken: Language) -> str:
+    """Such as "≤ 1.05"."""
+    stated = GOALS[row["name"]]
+    return f"{SIGNS[stated.sense]}{NBSP}{format_decimal(stated.ratio, locale=spoken.code)}"
+
+
+def found(root: Path) -> list[Row]:
+    """A row for each goal, in the order of the goals."""
+    rows = {row["name"]: row for row in results.read(folder(root))}
+    missing = {"verdict": "not measured"}
+    return [
+        rows.get(name, missing) | {"name": name, "row": stated.row}
+        for name, stated in GOALS.items()
+    ]
+
+
+def cells(row: Row, spoken: Language) -> list[str]:
+    """What the table says about a comparison."""
+    start = [str(row["row"]), title(row)]
+    if "ratio" not in row:
+        return [*start, "–", "–", goal(row, spoken), "–", verdict(row["verdict"])]
+    low, high = (number(end, spoken, 4) for end in row["interval"])
+    seconds = f"{NBSP}/ ".join(number(value, spoken) for value in row["seconds"])
+    return [
+        *start,
+        seconds,
+        f"{number(row['ratio'], spoken, 4)} ({low}–{high})",
+        goal(row, spoken),
+        number(row["control"], spoken, 4),
+        verdict(row["verdict"]),
+    ]
+
+
+def alternative(rows: list[Row], spoken: Language) -> str:
+    """What the picture shows, in words."""
+    parts = [str(_("Each ratio beside its goal, which is a line in the middle."))]
+    for row in rows:
+        words = {
+            "title": title(row),
+            "ratio": number(row["ratio"], spoken, 4),
+            "goal": goal(row, spoken),
+            "verdict": verdict(row["verdict"]),
+        }
+        parts.append(_("{title}: {ratio}, goal {goal}, {verdict}.").format_map(words))
+    return " ".join(parts)
+
+
+def bar(row: Row, spoken: Language) -> forest.Bar:
+    """A comparison in the picture: how far it is from its goal, which is 1; less is better."""
+    stated = GOALS[row["name"]]
+    ends = [value / stated.ratio for value in (row["ratio"], *row["interval"])]
+    if stated.sense == ">=":
+        ends = [1 / value for value in ends]
+    text = f"{number(row['ratio'], spoken, 4)}  ({goal(row, spoken)})"
+    title = f"{row['row']}. {_(GOALS[row['name']].title)}"
+    return forest.Bar(title, text, ends[0], min(ends[1:]), max(ends[1:]), row["verdict"])
+
+
+def provenance(rows: list[Row], spoken: Language) -> list[str]:
+    """A sentence for each machine and day, with the numbers of the rows."""
+    where: dict[str, list[Row]] = {}
+    for row in rows:
+        where.setdefault(str(sorted(row["machine"].items(), key=str)), []).append(row)
+    sentences = []
+    for same in where.values():
+        machine = same[0]["machine"]
+        loads = [load[0] for row in same for load in row.get("load", []) if load]
+        words = {
+            **machine,
+            "rows": ", ".join(dict.fromkeys(str(row["row"]) for row in same)),
+            "processor": machine["gpu"] or machine["processor"],
+            "load": number(max(loads), spoken, 2) if loads else "–",
+        }
+        text = _(
+            "Rows {rows}: {date}, {processor}, {cores} processor cores, PyTorch {torch}, "
+            "Python {python}; highest load {load}."
+        )
+        sentences.append(text.format_map(words))
+    return sentences + [
+        speed(row, spoken) for row in rows if "share of peak" in row.get("facts", {})
+    ]
+
+
+def speed(row: Row, spoken: Language) -> str:
+    """How much a GPU computed, beside what it can."""
+    facts = row["facts"]
+    words = {
+        "row": row["row"],
+        "reached": number(facts["FLOP/s"] / 1e12, spoken),
+        "peak": number(facts["peak FLOP/s"] / 1e12, spoken),
+        "share": number(100 * facts["share of peak"], spoken, 2),
+    }
+    text = _(
+        "Row {row}: ours computed {reached} TFLOP/s, which is {share} % of the {peak} TFLOP/s that "
+        "the same GPU reached in a product of large matrices."
+    )
+    return text.format_map(words)
+
+
+def digest(root: Path) -> str:
+    """Changes with any result."""
+    paths = sorted(folder(root).glob("*.json"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def table_row(texts: list[str]) -> nodes.row:
+    """A row of the table; numbers are set to the right."""
+    return nodes.row(
+        "",
+        *(
+            nodes.entry(
+                "",
+                nodes.paragraph("", "", nodes.Text(text)),
+                classes=["text-right"] if 2 <= i < len(texts) - 1 else [],
+            )
+            for i, text in enumerate(texts)
+        ),
+    )
+
+
+class BenchmarkResults(SphinxDirective):
+    """The table, the picture, and what it was measured on."""
+
+    def run(self) -> list[nodes.Node]:
+        root, spoken = Path(self.env.srcdir), language(self.config.language)
+        self.env.metadata[self.env.docname]["benchmarks"] = digest(root)
+        rows = found(root)
+        measured = [row for row in rows if "ratio" in row]
+        made: list[nodes.Node] = [self.table(rows, spoken)]
+        if measured:
+            made.append(self.picture(root, measured, spoken))
+        lines = provenance([row for row in rows if "machine" in row], spoken)
+        made += [nodes.paragraph("", "", nodes.Text(line)) for line in lines]
+        for node in made:
+            node.source = __file__  # no text of the page, which translators would be shown
+        return made
+
+    def table(self, rows: list[Row], spoken: Language) -> nodes.table:
+        """All comparisons, measured or not."""
+        head = [_("Row"), _("First arm / second"), _("Seconds"), _("Ratio (95 % interval)")]
+        head += [_("Goal"), _("Control"), _("Verdict")]
+        group = nodes.tgroup(cols=len(head))
+        group += [nodes.colspec(colwidth=width) for width in WIDTHS]
+        body = [table_row(cells(row, spoken)) for row in rows]
+        group += [nodes.thead("", table_row(head)), nodes.tbody("", *body)]
+        return nodes.table("", group, classes=["colwidths-given"])
+
+    def picture(self, root: Path, rows: list[Row], spoken: Language) -> nodes.image:
+        """Drawn into _build, in the language of the page."""
+        path = Path("_build", "benchmarks", spoken.folder, "benchmarks.svg")
+        legend = {name: escape(verdict(name)) for name in forest.MARKS}
+        scale = [format_decimal(x, locale=spoken.code) for x in forest.TICKS]
+        words = forest.Words(_("better than the goal"), _("worse"), legend, scale)
+        write_if_changed(root / path, forest.drawn([bar(r, spoken) for r in rows], words))
+        return nodes.image(uri=f"/{path.as_posix()}", alt=alternative(rows, spoken))
+
+
+def outdated(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> list[str]:
+    """The pages that show results other than those there are now."""
+    now = digest(Path(app.srcdir))
+    return [name for name, data in env.metadata.items() if data.get("benchmarks", now) != now]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directive."""
+    app.add_directive("benchmark-results", BenchmarkResults)
+    app.connect("env-get-outdated", outdated)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
