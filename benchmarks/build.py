@@ -138,6 +138,7 @@ def rows(
 
 
 if __name__ == "__main__":
-    from benchmarks.results import table
+    from benchmarks import results
 
-    print(table(rows(1, chapters=None)))
+    results.write("build", rows(1, chapters=None))
+    print(results.table(results.read()))
