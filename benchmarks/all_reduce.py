@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
 from torch import Tensor
 
 from benchmarks.pairs import Arms, compare
 from d2l_mgpu.collectives import Sent, all_reduce_ring
 from d2l_mgpu.proofs import assert_equals_one_device
+from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
 
 PROCESSES = 2
 # Numbers of float32, and all-reduces a run. 44.7 MB are the gradients of ResNet-18.

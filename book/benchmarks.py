@@ -151,8 +151,8 @@ def speed(row: Row, spoken: Language) -> str:
         "share": number(100 * facts["share of peak"], spoken, 2),
     }
     text = _(
-        "Row {row}: ours computed {reached} TFLOP/s, which is {share} % of the {peak} TFLOP/s that "
-        "the same GPU reached in a product of large matrices."
+        "Row {row}: our epoch computed {reached} TFLOP/s, which is {share} % of the {peak} TFLOP/s "
+        "that the same GPU reached in a product of large matrices."
     )
     return text.format_map(words)
 

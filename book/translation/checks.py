@@ -22,7 +22,7 @@ from book.facts import ROOT
 from book.translation.catalogues import LIST
 from book.translation.languages import LANGUAGES, Language
 
-NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_])")
+NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_\d])")
 # Versions keep their points: of packages, of Python, of the license.
 VERSION = re.compile(
     r"\d+\.\d+\.\d+|3\.1\d|(?<=PyTorch )\d+\.\d+|(?<=BY-SA )4\.0|(?<=ShareAlike )4\.0"
