@@ -157,7 +157,7 @@ def lenet_steps(
     """LeNet, and a function that takes `s.steps` steps with one batch."""
     net = LeNet()
     fast = FastNet(net, s.device, compiled_for=s.batch_size if compiled else None, **options)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, fused=graph and s.gpu)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, fused=s.gpu)
     step = FastStep(fast, optimizer, graph=graph and s.gpu)
     X, y = next(iter(DeviceBatches(s.train, s.batch_size, s.device)))
 
@@ -200,6 +200,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=results.FOLDER, help="for gpu.json")
     options = parser.parse_args()
     start, device = time.monotonic(), torch.device(options.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no NVIDIA GPU here; --device cpu --quick only tries the code.")
     s = setting(device, options.quick)
     facts: dict[str, Any] = {"ranks": {k: largest_differences(k) for k in (1, 2)}}
     print("largest differences from one device:", json.dumps(facts["ranks"], indent=1))

@@ -55,7 +55,9 @@ def write(family: str, rows: Sequence[dict[str, Any]], folder: Path = FOLDER) ->
     folder.mkdir(exist_ok=True)
     path = folder / f"{family}.json"
     text = json.dumps({"machine": machine(), "rows": list(rows)}, indent=1, allow_nan=False)
-    path.write_text(text + "\n")
+    new = path.with_suffix(".new")
+    new.write_text(text + "\n")
+    new.replace(path)  # whoever reads it finds the old results or the new ones
     return path
 
 

@@ -93,7 +93,7 @@ def cells(row: Row, spoken: Language) -> list[str]:
 
 def alternative(rows: list[Row], spoken: Language) -> str:
     """What the picture shows, in words."""
-    parts = [str(_("Each ratio beside its goal, which is a line in the middle."))]
+    parts = [str(_("Each ratio beside its goal, which is the line at 1."))]
     for row in rows:
         words = {
             "title": title(row),
@@ -128,7 +128,7 @@ def provenance(rows: list[Row], spoken: Language) -> list[str]:
         words = {
             **machine,
             "rows": ", ".join(dict.fromkeys(str(row["row"]) for row in same)),
-            "processor": machine["gpu"] or machine["processor"],
+            "processor": ", ".join(filter(None, (machine["processor"], machine["gpu"]))),
             "load": number(max(loads), spoken, 2) if loads else "–",
         }
         text = _(

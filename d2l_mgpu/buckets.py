@@ -9,7 +9,8 @@ A gradient is a view into a bucket, which the next backward overwrites; `zero_gr
 way. A parameter that a rank did not use counts there with a gradient of zeros, and has a gradient
 afterwards even if no rank used it. Parameters that are frozen at the start (`requires_grad=False`)
 are left out for ever. Buffers, such as the statistics of BatchNorm, go their own way after the
-start; DDP copies those of rank 0 before each forward pass.
+start; DDP copies those of rank 0 before each forward pass. To copy or save a replica, take its
+`module`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+hook_of = WeakTensorKeyDictionary()  # the hook of each parameter that is in a bucket
 
 
 class Bucket:
@@ -102,8 +106,11 @@ class Bucketed(nn.Module):
         self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.views}
         self.exchanging = True
         self.lock = Lock()  # backward has a thread for each device that net is on
+        for p in net.parameters():  # of which the newest replica takes over
+            if p in hook_of:
+                hook_of.pop(p).remove()
         for p in params:
-            p.register_post_accumulate_grad_hook(self._on_gradient)
+            hook_of[p] = p.register_post_accumulate_grad_hook(self._on_gradient)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """What `net` returns."""
@@ -111,17 +118,16 @@ class Bucketed(nn.Module):
 
     def _on_gradient(self, param: nn.Parameter) -> None:
         """Autograd has added to `param.grad`. (It hands us the parameter, not the gradient.)"""
-        if not self.exchanging:
-            return
         bucket = self.bucket_of[param]
         with self.lock:
-            if param not in bucket.missing:
+            if param not in bucket.missing:  # it has just changed what may be traveling
                 raise RuntimeError(
-                    "a second backward before finish(): its gradients would be lost. Call finish() "
+                    "a gradient came twice before finish(), and this step is lost: call finish() "
                     "after each backward, or run all but the last inside no_sync()."
                 )
-            bucket.put(param)
-            self._send_what_is_full()
+            if self.exchanging:
+                bucket.put(param)
+                self._send_what_is_full()
 
     def _send_what_is_full(self) -> None:
         """Send buckets in their order, whichever is full first: all ranks have to call the same
@@ -138,17 +144,17 @@ class Bucketed(nn.Module):
         Raises RuntimeError if there was no backward since the last time, or one inside `no_sync`,
         and if a parameter requires gradients now that did not, or was not there, at the start.
         """
-        if not any(len(bucket.missing) < len(bucket.views) for bucket in self.buckets):
-            raise RuntimeError(
-                "finish() found no new gradients: call it once after each backward that is not "
-                "inside no_sync()."
-            )
         for name, p in self.module.named_parameters():
             if p.requires_grad and p not in self.bucket_of:
                 raise RuntimeError(
                     f"parameter {name!r} requires gradients but belongs to no bucket, because it "
                     "was added or unfrozen later: make a new Bucketed."
                 )
+        if not any(len(bucket.missing) < len(bucket.views) for bucket in self.buckets):
+            raise RuntimeError(
+                "finish() found no new gradients: call it once after each backward that is not "
+                "inside no_sync()."
+            )
         for bucket in self.buckets:
             for param in list(bucket.missing):
                 bucket.put(param)

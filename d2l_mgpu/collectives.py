@@ -1,9 +1,9 @@
 """All-reduce between processes: the one to use, and four that show how it can be done.
 
 The four are written with messages from one rank to another and nothing else. Each leaves the same
-bits on all ranks, because every number is summed once, on one rank, and then copied. They differ
-in how many messages follow one another, and in how many bytes the busiest rank sends; with k ranks
-and S bytes:
+bits on all ranks, because each sum is completed on one rank, and then copied. They differ in how
+many messages follow one another, if a rank has to do with one at a time, and in how many bytes the
+busiest rank sends; with k ranks and S bytes:
 
 ==================== =================== ============================= =====================
 function             rounds of messages  bytes that the busiest sends  source
@@ -18,8 +18,8 @@ The sharded one and the ring send equally much. But in the ring each rank hears 
 only, while in the other all ranks write to one at the same time. And a large shard of the ring
 travels as several messages, so that the rounds overlap.
 
-A tensor may have any shape, dtype, strides and device. What travels is the tensor itself where it
-is contiguous and on the CPU, and else a copy that is.
+A tensor may have any shape, strides and device, and a dtype that gloo knows (int16 is none). What
+travels is the tensor itself where it is contiguous and on the CPU, and else a copy that is.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 
+@torch.no_grad()
 def all_reduce(tensor: Tensor) -> None:
     """Overwrite `tensor` with its sum over all processes, on each of them.
 
@@ -78,6 +79,7 @@ def receive(piece: Tensor, source: int) -> None:
     wait(expect(piece, source))
 
 
+@torch.no_grad()
 def all_reduce_at_root(tensor: Tensor, sent: Sent) -> None:
     """Overwrite `tensor` with its sum over all ranks: rank 0 collects, sums, and sends it back."""
     rank, others = dist.get_rank(), range(1, dist.get_world_size())
@@ -94,6 +96,7 @@ def all_reduce_at_root(tensor: Tensor, sent: Sent) -> None:
     tensor.copy_(travelling)
 
 
+@torch.no_grad()
 def all_reduce_tree(tensor: Tensor, sent: Sent) -> None:
     """Overwrite `tensor` with its sum over all ranks: pairs sum, then pairs of pairs, and the
     result returns the same way. Any number of ranks: who has no partner waits for the next round.
@@ -115,6 +118,7 @@ def all_reduce_tree(tensor: Tensor, sent: Sent) -> None:
     tensor.copy_(travelling)
 
 
+@torch.no_grad()
 def all_reduce_sharded(tensor: Tensor, sent: Sent) -> None:
     """Overwrite `tensor` with its sum over all ranks: each rank sums one shard for all of them.
 
@@ -138,6 +142,7 @@ def all_reduce_sharded(tensor: Tensor, sent: Sent) -> None:
     tensor.copy_(torch.cat(shards).view_as(tensor))
 
 
+@torch.no_grad()
 def all_reduce_ring(tensor: Tensor, sent: Sent, segment_bytes: int = 2**20) -> None:
     """Overwrite `tensor` with its sum over all ranks, which stand in a ring and only write to the
     right: each shard goes around once to be summed, and once more to be copied.
@@ -151,7 +156,8 @@ def all_reduce_ring(tensor: Tensor, sent: Sent, segment_bytes: int = 2**20) -> N
     left, right = (rank - 1) % world_size, (rank + 1) % world_size
     travelling = tensor.cpu().contiguous()
     shards = travelling.view(-1).tensor_split(world_size)
-    n = max(1, -(-shards[0].nbytes // segment_bytes))  # segments of each shard
+    segment_numel = max(1, segment_bytes // tensor.element_size())
+    n = max(1, -(-shards[0].numel() // segment_numel))  # segments of each shard
     order = [shards[(rank - i) % world_size] for i in range(2 * world_size - 1)]  # twice around
     own, *others = [shard.tensor_split(n) for shard in order]
     arriving = [segment for shard in others for segment in shard]

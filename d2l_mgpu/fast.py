@@ -11,6 +11,7 @@ None of it changes what is computed, except for rounding:
 Each piece is used only where it was measured to win; why not elsewhere stands beside it.
 """
 
+import gc
 import logging
 import sys
 from collections import Counter
@@ -87,30 +88,34 @@ class FastNet(nn.Module):
         self.net = net.to(device).to(memory_format=self.layout)
         self.bf16 = computes_bf16(device) if bf16 is None else bf16
         self.compiled_for = compiled_for
-        self.compiled: Callable[[Tensor], Tensor] | None = None
-        if compiled_for is not None:
-            # Compiling would warn wherever CUDA is installed and no GPU is there.
-            logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-            self.compiled = torch.compile(net.forward, dynamic=False)
+        self.compiled: Callable[[Tensor], Tensor] | None = None  # until it is needed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"compiled": None}  # a copy compiles its own network
 
     def extra_repr(self) -> str:
         parts = ["channels last"] if self.layout == torch.channels_last else []
         parts += ["bfloat16"] if self.bf16 else []
-        parts += [f"compiled for batches of {self.compiled_for}"] if self.compiled else []
+        parts += [f"compiled for batches of {self.compiled_for}"] if self.compiled_for else []
         return ", ".join(parts)
 
     def forward(self, X: Tensor) -> Tensor:
         X = X.contiguous(memory_format=self.layout)
-        with torch.autocast(X.device.type, torch.bfloat16, enabled=self.bf16):
-            if self.compiled is None or not self.training or len(X) != self.compiled_for:
+        # No cache of rounded weights: inside an autocast of the caller it would outlive a step.
+        with torch.autocast(X.device.type, torch.bfloat16, self.bf16, cache_enabled=False):
+            if not self.training or len(X) != self.compiled_for:
                 return self.net(X).to(X.dtype)
             try:
+                if self.compiled is None:
+                    # Compiling would warn wherever CUDA is installed and no GPU is there.
+                    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+                    self.compiled = torch.compile(lambda X: self.net(X), dynamic=False)
                 return self.compiled(X).to(X.dtype)
             except Exception as error:  # whatever keeps it from compiling, there is another way
                 logits = self.net(X).to(X.dtype)  # where X itself is wrong, this one says so
                 reason = str(error).strip().split("\n")[0]
                 print(f"Not compiled, which is slower but no less right: {reason}", file=sys.stderr)
-                self.compiled = None
+                self.compiled_for = None
                 return logits
 
 
@@ -131,12 +136,18 @@ class Graphed:
     def __call__(self, X: Tensor, y: Tensor, *numbers: float) -> Tensor:
         key = X.shape, y.shape, numbers
         self.calls[key] += 1
-        if self.calls[key] <= WARM_UP:
-            with self._aside():
-                return self.fn(X, y, *numbers)
-        if key not in self.graphs:
-            self.graphs[key] = self._record(X, y, *numbers)
-        return self.graphs[key](X, y)
+        with torch.cuda.device(X.device):
+            if self.calls[key] <= WARM_UP:
+                with self._aside():
+                    return self.fn(X, y, *numbers)
+            if key not in self.graphs:
+                self.graphs[key] = self._record(X, y, *numbers)
+            return self.graphs[key](X, y)
+
+    def forget(self, *_: object) -> None:
+        """Begin again, where the tensors that the graphs read and write have been replaced."""
+        self.calls.clear()
+        self.graphs.clear()
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
@@ -151,7 +162,8 @@ class Graphed:
         static_X, static_y, graph = X.clone(), y.clone(), torch.cuda.CUDAGraph()
         for p in self.params:
             p.grad = None  # so that backward, when replayed, writes gradients and does not add
-        with torch.cuda.graph(graph):
+        gc.collect()  # an old graph that is freed during a recording would spoil it
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
             result = self.fn(static_X, static_y, *numbers)
         gradients = [p.grad for p in self.params]
 
@@ -182,7 +194,10 @@ class FastStep:
         device = next(net.parameters()).device
         if graph and device.type != "cuda":
             raise ValueError(f"A CUDA graph needs a CUDA device, not {device}: use graph=False.")
-        self._take = Graphed(self._eager, net.parameters()) if graph else self._eager
+        self._take = self._eager
+        if graph:
+            self._take = graphed = Graphed(self._eager, net.parameters())
+            optimizer.register_load_state_dict_post_hook(graphed.forget)  # it has new tensors now
 
     def __call__(self, X: Tensor, y: Tensor) -> Tensor:
         return self._take(X, y)

@@ -58,7 +58,10 @@ def shared_tensors(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> 
 def reserve(num_bytes: int) -> IO[bytes] | None:
     """Return a new file of zeros in the first of `FOLDERS` that has the room, or None."""
     for folder in filter(os.path.isdir, FOLDERS):
-        file = NamedTemporaryFile(prefix="d2l_mgpu-", dir=folder)  # noqa: SIM115 (the caller closes)
+        try:
+            file = NamedTemporaryFile(prefix="d2l_mgpu-", dir=folder)  # noqa: SIM115 (caller closes)
+        except OSError:  # a folder that this user may not write to
+            continue
         try:
             if hasattr(os, "posix_fallocate"):  # else a full disk shows later, as a SIGBUS
                 os.posix_fallocate(file.fileno(), 0, num_bytes)

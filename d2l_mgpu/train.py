@@ -153,11 +153,12 @@ class _Run:
     def compare(self, path: Path, facts: dict[str, Any]) -> None:
         """ValueError unless the checkpoint is of a run with the same recipe."""
         free = "epochs" if self.options.schedule == "constant" else None
+        theirs = dataclasses.asdict(Recipe()) | facts  # older checkpoints lack newer options
         for name, ours in self.facts.items():
-            if name != free and facts.get(name) != ours:
+            if name != free and theirs.get(name) != ours:
                 raise ValueError(
-                    f"{path} was written with {name.replace('_', '-')} {facts.get(name)}, but this "
-                    f"run has {ours}: resume with the same, or name another --checkpoint-dir."
+                    f"{path} was written with {name.replace('_', '-')} {theirs.get(name)}, but "
+                    f"this run has {ours}: resume with the same, or name another --checkpoint-dir."
                 )
 
     def save_or_stop(self, every: int | None) -> None:

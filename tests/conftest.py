@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from playwright.sync_api import Browser
 
 from book.theme.browser import NAMES, program, running
@@ -54,11 +55,22 @@ def copy_tiny_book(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny book, built once as a site and as notebooks; not to be changed."""
-    folder = copy_tiny_book(tmp_path_factory.mktemp("tiny") / "book")
-    for command in ("html", "notebooks"):
-        result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
-        assert result.returncode == 0, result.stdout
+    """The tiny book, built once as a site and as notebooks; not to be changed.
+
+    Processes that run tests side by side have folders of their own, but share its parent.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, built = shared / "tiny-book", shared / "tiny-book-is-built"
+    with FileLock(shared / "tiny-book.lock"):
+        if not built.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            copy_tiny_book(folder)
+            for command in ("html", "notebooks"):
+                result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
+                assert result.returncode == 0, result.stdout
+            built.touch()
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -146,8 +147,8 @@ FAULTS = {
     "start not shared": ("dist.broadcast(travelling, src=0)", "pass"),
     "views not attached": ("param.grad = view", "pass"),
     "every bucket sent twice": (
-        "bucket.put(param)\n            self._send_what_is_full()",
-        "bucket.put(param)\n            bucket.missing or dist.all_reduce(bucket.flat)",
+        "bucket.put(param)\n                self._send_what_is_full()",
+        "bucket.put(param)\n                bucket.missing or dist.all_reduce(bucket.flat)",
     ),
 }
 
@@ -211,6 +212,7 @@ def messages() -> dict[str, str]:
     note("nothing to train", lambda: Bucketed(nn.ReLU()))
     note("lazy", lambda: Bucketed(nn.LazyLinear(2)))
     note("no bytes", lambda: Bucketed(nn.Linear(2, 2), bucket_bytes=0))
+    note("no bytes at first", lambda: Bucketed(nn.Linear(2, 2), first_bucket_bytes=0))
     net = nn.Linear(2, 2)
     replica, X = Bucketed(net), torch.ones(1, 2)
     note("no backward", replica.finish)
@@ -219,6 +221,10 @@ def messages() -> dict[str, str]:
     note("twice", replica.finish)
     replica(X).sum().backward()
     note("second backward", lambda: replica(X).sum().backward())
+    replica.finish()
+    replica(X).sum().backward()
+    with replica.no_sync():
+        note("second backward inside no_sync", lambda: replica(X).sum().backward())
     replica.finish()
     with replica.no_sync():
         replica(X).sum().backward()
@@ -235,6 +241,32 @@ def messages() -> dict[str, str]:
     return said
 
 
+def exchanges_without_sync() -> list[int]:
+    """Run by each rank: how often gradients were exchanged inside `no_sync` and after it."""
+    replica, counts = Bucketed(nn.Linear(2, 2)), []
+    with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as all_reduce:
+        with suppress(ZeroDivisionError), replica.no_sync():
+            with replica.no_sync():
+                replica(torch.ones(1, 2)).sum().backward()
+            replica(torch.ones(1, 2)).sum().backward()
+            counts.append(all_reduce.call_count)
+            raise ZeroDivisionError
+        replica(torch.ones(1, 2)).sum().backward()
+        replica.finish()
+        counts.append(all_reduce.call_count)
+    return counts
+
+
+def the_newest_takes_over() -> bool:
+    """Run by each rank: whether a net with two replicas of itself has the gradients of one."""
+    net, X = nn.Linear(2, 2), torch.ones(1, 2)
+    expected = torch.autograd.grad(net(X).sum(), list(net.parameters()))  # on all ranks
+    replicas = [Bucketed(net), Bucketed(net)]
+    replicas[1](X).sum().backward()
+    replicas[1].finish()
+    return all(torch.equal(p.grad, g) for p, g in zip(net.parameters(), expected, strict=True))
+
+
 def everything() -> dict[str, Any]:
     found = {
         "sound": steps_by_buckets(),
@@ -244,6 +276,8 @@ def everything() -> dict[str, Any]:
     }
     if dist.get_world_size() == 2:
         found["messages"] = messages()
+        found["without sync"] = exchanges_without_sync()
+        found["the newest takes over"] = the_newest_takes_over()
         for fault in FAULTS:
             late = fault == "wait dropped"
             found[fault] = steps_by_buckets(planted(fault), rank_1_is_late=late)
@@ -300,7 +334,9 @@ def test_a_state_dict_has_the_names_of_ddp():
         ("no backward", "RuntimeError: finish() found no new gradients"),
         ("twice", "RuntimeError: finish() found no new gradients"),
         ("inside no_sync", "RuntimeError: finish() found no new gradients"),
-        ("second backward", "RuntimeError: a second backward before finish()"),
+        ("second backward", "RuntimeError: a gradient came twice before finish()"),
+        ("second backward inside no_sync", "RuntimeError: a gradient came twice before finish()"),
+        ("no bytes at first", "ValueError: bucket_bytes and first_bucket_bytes"),
         ("added later", "parameter 'extra' requires gradients but belongs to no bucket"),
         ("frozen later", "None"),
     ],
@@ -308,6 +344,14 @@ def test_a_state_dict_has_the_names_of_ddp():
 def test_mistakes_get_a_sentence(mistake, says):
     for rank in ranks(2):
         assert says in rank["messages"][mistake]
+
+
+def test_nothing_is_exchanged_inside_no_sync_nested_or_left_by_an_exception():
+    assert [found["without sync"] for found in ranks(2)] == [[0, 1], [0, 1]]
+
+
+def test_the_newest_replica_of_a_net_takes_it_over():
+    assert all(found["the newest takes over"] for found in ranks(2))
 
 
 def test_a_process_group_is_needed():

@@ -55,7 +55,7 @@ def test_right_attempts_are_right(name, attempt, capsys):
         ("ring-schedule", lambda rank, i, k: rank - i, "in round 1, rank 0 of 2 sends shard -1"),
         ("tree-bytes", lambda k, S: int(math.log2(k)) * S, "with 3 ranks"),
         ("tree-bytes", lambda k, S: 2 * math.ceil(math.log2(k)) * S, "with 2 ranks"),
-        ("tree-bytes", lambda k, S: (k - 1) * S, "with 4 ranks and tensors of 1,000 bytes, the"),
+        ("tree-bytes", lambda k, S: (k - 1) * S, "with 4 ranks and tensors of 1,004 bytes, the"),
         ("crossover-size", lambda a, B, n: a * B, "and 2 ranks you gave 20000 bytes"),
         ("crossover-size", lambda a, B, n: 2 * a * B, "and 8 ranks you gave 40000 bytes"),
         ("crossover-size", lambda a, B, n: math.nan, "you gave nan bytes"),

@@ -119,3 +119,15 @@ def test_a_loss_that_diverges_is_null_in_json(
     train(tmp_path, "--lr", "1e30")
     last = capfd.readouterr().out.splitlines()[-1]
     assert json.loads(last, parse_constant=pytest.fail)["loss"] is None
+
+
+def test_a_checkpoint_older_than_an_option_is_resumed_without_it(tmp_path: Path) -> None:
+    def without_fast(trainer: Trainer, folder: Path, facts: dict) -> Path:
+        return save(trainer, folder, {name: facts[name] for name in facts if name != "fast"})
+
+    save = Trainer.save
+    with mock.patch.object(Trainer, "save", without_fast):
+        train(tmp_path)
+    assert [epoch["epoch"] for epoch in train(tmp_path, "--epochs", "3")] == [3]
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "--epochs", "4", "--fast")

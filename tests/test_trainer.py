@@ -89,7 +89,9 @@ def same_bits(folder: Path, recipe: Recipe, *plants: Callable[[], Any]) -> list[
     return same
 
 
-@pytest.mark.parametrize(("world_size", "fast"), [(1, False), (2, False), (3, False), (3, True)])
+@pytest.mark.parametrize(
+    ("world_size", "fast"), [(1, False), (1, True), (2, False), (3, False), (3, True)]
+)
 def test_an_interrupted_run_ends_with_the_same_bits(
     world_size: int, fast: bool, tmp_path: Path
 ) -> None:

@@ -50,10 +50,11 @@ def tree_bytes(attempt: Callable[[int, int], int]) -> str:
                 sent[receiver + distance] += 1  # upwards, to be summed
                 sent[receiver] += 1  # and the result downwards
             distance *= 2
-        expected, found = max(sent) * 1000, attempt(k, 1000)
+        size = 1000 + k
+        expected, found = max(sent) * size, attempt(k, size)
         if found != expected:
             raise Wrong(
-                f"with {k} ranks and tensors of 1,000 bytes, the busiest sends {expected:,} bytes, "
+                f"with {k} ranks and tensors of {size:,} bytes, the busiest sends {expected:,}, "
                 f"but you gave {found!r}."
             )
     return "for any number of ranks, powers of two and others."

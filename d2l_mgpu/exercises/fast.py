@@ -18,7 +18,7 @@ def amdahl(attempt: Callable[[float, float], float]) -> str:
     for share, factor in PARTS:
         expected = 1 / (1 - share + share / factor)
         found = attempt(share, factor)
-        if not math.isclose(found, expected, rel_tol=1e-9):
+        if not math.isclose(found, expected, rel_tol=1e-6):
             raise Wrong(
                 f"if {share:.0%} of the time becomes {factor:g} times as fast, the whole becomes "
                 f"{expected:.3f} times as fast, but you gave {found!r}."

@@ -23,23 +23,25 @@ TIMES = [  # backward from, to; all-reduces from, to
     ((0.0, 10.0), [(6.0, 14.0)]),
     ((0.0, 10.0), [(4.0, 8.0), (6.0, 12.0)]),
     ((5.0, 10.0), [(4.0, 6.0), (9.0, 13.0)]),
+    ((0.0, 10.0), [(6.0, 12.0), (1.0, 9.0), (2.0, 3.0)]),
 ]
 READY = [  # when each bucket is full, on each rank
     [[1, 2, 3], [1, 2, 3]],
     [[3, 1, 2], [1, 3, 2]],
     [[5, 1, 1], [1, 5, 1], [2, 2, 9]],
     [[4], [7]],
+    [[4, 1, 2]],
 ]
 
 
 @exercise("buckets")
-def buckets(attempt: Callable[[Sequence[int], int, int], list[int]]) -> str:
+def buckets(attempt: Callable[[Sequence[int], int, int], Sequence[int]]) -> str:
     """`attempt(sizes, bucket_bytes, first_bucket_bytes)` returns the bytes of each bucket."""
     for sizes, limit, first in SIZES:
         params = [nn.Parameter(torch.zeros(n, dtype=torch.uint8), False) for n in sizes]
         expected = [bucket.flat.nbytes for bucket in fill_buckets(params, limit, first)]
         found = attempt(list(sizes), limit, first)
-        if found != expected:
+        if list(found) != expected:
             raise Wrong(
                 f"gradients of {sizes} bytes, with a limit of {first} for the first bucket and "
                 f"{limit} for the others, travel in buckets of {expected}, but you gave {found!r}."
