@@ -13,7 +13,7 @@ start; DDP copies those of rank 0 before each forward pass. To copy or save a re
 `module`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from threading import Lock
@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-hook_of = WeakTensorKeyDictionary()  # the hook of each parameter that is in a bucket
+_hook_of = WeakTensorKeyDictionary()  # the hook of each parameter that is in a bucket
 
 
 class Bucket:
@@ -86,6 +86,16 @@ def fill_buckets(
     return [Bucket(bucket) for bucket in buckets]
 
 
+def hook_into(net: nn.Module, params: Iterable[nn.Parameter], hook: Callable) -> None:
+    """Call `hook` with each of `params` whenever autograd has added to its gradient, and those of
+    former replicas of `net` no longer: the newest one takes it over."""
+    for p in net.parameters():
+        if p in _hook_of:
+            _hook_of.pop(p).remove()
+    for p in params:
+        _hook_of[p] = p.register_post_accumulate_grad_hook(hook)
+
+
 class Bucketed(nn.Module):
     """A replica of `net` whose gradients are averaged over all ranks while backward still runs.
 
@@ -106,11 +116,7 @@ class Bucketed(nn.Module):
         self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.views}
         self.exchanging = True
         self.lock = Lock()  # backward has a thread for each device that net is on
-        for p in net.parameters():  # of which the newest replica takes over
-            if p in hook_of:
-                hook_of.pop(p).remove()
-        for p in params:
-            hook_of[p] = p.register_post_accumulate_grad_hook(self._on_gradient)
+        hook_into(net, params, self._on_gradient)  # register_post_accumulate_grad_hook
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """What `net` returns."""
