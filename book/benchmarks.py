@@ -27,6 +27,7 @@ from book.translation.languages import Language, language
 Row = dict[str, Any]
 SIGNS = {"<=": "≤", ">=": "≥"}
 NBSP = "\N{NO-BREAK SPACE}"
+JOINER = "\N{WORD JOINER}"  # no line ends here
 WIDTHS = (5, 38, 12, 15, 9, 9, 12)  # of the columns
 
 
@@ -79,14 +80,14 @@ def cells(row: Row, spoken: Language) -> list[str]:
     start = [str(row["row"]), title(row)]
     if "ratio" not in row:
         return [*start, "–", "–", goal(row, spoken), "–", verdict(row["verdict"])]
-    low, high = (number(end, spoken, 4) for end in row["interval"])
+    low, high = (number(end, spoken) for end in row["interval"])
     seconds = f"{NBSP}/ ".join(number(value, spoken) for value in row["seconds"])
     return [
         *start,
         seconds,
-        f"{number(row['ratio'], spoken, 4)} ({low}–{high})",
+        f"{number(row['ratio'], spoken, 4)} ({low}{JOINER}–{JOINER}{high})",
         goal(row, spoken),
-        number(row["control"], spoken, 4),
+        number(row["control"], spoken),
         verdict(row["verdict"]),
     ]
 

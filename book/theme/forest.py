@@ -11,6 +11,7 @@ WIDTH, LEFT, RIGHT, LINE, TOP = 700, 40, 660, 50, 52
 TICKS = (0.25, 0.5, 1, 2)  # the ratio as a part of its goal
 STYLE = """
     .fig text { font-family: system-ui, sans-serif; font-size: 14px; fill: #1b2430; }
+    .fig .title { paint-order: stroke; stroke: #f1f8fd; stroke-width: 4px; }
     .fig .end { text-anchor: end; }
     .fig .mid { text-anchor: middle; }
     .fig .bold { font-weight: 600; }
@@ -68,7 +69,7 @@ def line(bar: Bar, y: int) -> list[str]:
     """The title with the numbers, and below them the interval with its median."""
     ends = place(bar.low), place(bar.high)
     return [
-        f'<text x="{LEFT}" y="{y}">{escape(bar.title)}</text>',
+        f'<text class="title" x="{LEFT}" y="{y}">{escape(bar.title)}</text>',
         f'<text class="end bold" x="{RIGHT}" y="{y}">{escape(bar.text)}</text>',
         f'<path class="range {bar.verdict}" d="M{ends[0]} {y + 18}H{ends[1]}"/>',
         mark(bar.verdict, place(bar.value), y + 18),
