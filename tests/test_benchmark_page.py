@@ -46,8 +46,8 @@ def test_every_goal_has_its_row_and_says_what_came_of_it(root: Path) -> None:
 
 def test_numbers_are_written_as_the_language_writes_them(root: Path) -> None:
     row = by_name(root)["scratch, k=2"]
-    assert page.cells(row, ENGLISH)[3:5] == ["1.250 (1.250–1.250)", "≤\xa01.05"]
-    assert page.cells(row, PT)[3:5] == ["1,250 (1,250–1,250)", "≤\xa01,05"]
+    assert page.cells(row, ENGLISH)[3:5] == ["1.250 (1.25\u2060–\u20601.25)", "≤\xa01.05"]
+    assert page.cells(row, PT)[3:5] == ["1,250 (1,25\u2060–\u20601,25)", "≤\xa01,05"]
     assert "1,25" in page.alternative([row], PT) and "1.25" not in page.alternative([row], PT)
 
 
