@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import nbformat
 import pytest
 
 from book.facts import addresses
-from book.translation.languages import TRANSLATIONS, Language
+from book.translation.languages import LANGUAGES, TRANSLATIONS, Language
 from tests.conftest import ROOT, run_book
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
@@ -72,7 +73,8 @@ def test_the_notebooks_are_what_the_chapters_make() -> None:
     made, committed = (
         {
             path.relative_to(folder).as_posix(): without_outputs(path)
-            for path in folder.glob("*/**/*")
+            for spoken in LANGUAGES
+            for path in (folder / spoken.folder).glob("**/*")
             if path.suffix in (".ipynb", ".svg")
         }
         for folder in (ROOT / "_build" / "notebooks", ROOT / "notebooks")
@@ -248,7 +250,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-# Two of them: nbval executes all, and another test sees what each imports.
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.parent.name == "en"], ids=stem)
+def test_a_notebook_imports_only_what_the_wheel_brings(path: Path) -> None:
+    """After its first cell, which installs that."""
+    imported = set()
+    for cell in code_cells(path)[1:]:
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Import):
+                imported |= {name.name.partition(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(str(node.module).partition(".")[0])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = {re.split(r"\W", name)[0] for name in project["dependencies"]}
+    installed = {"d2l_mgpu", "d2l"}  # by the first cell
+    assert imported <= brought | installed | sys.stdlib_module_names
+
+
+# Two of them: nbval executes all, and the test above sees what each imports.
 @pytest.mark.parametrize(
     "path", [ROOT / f"notebooks/en/{name}.ipynb" for name in ("splitting", "overlap")], ids=stem
 )
