@@ -21,7 +21,7 @@ from torch.utils.benchmark import Timer
 from torch.utils.benchmark.utils.timer import timer
 
 from benchmarks import published, results
-from benchmarks.epoch import NOISE, images
+from benchmarks.epoch import NOISE, check_accuracies, images, part
 from benchmarks.pairs import WARM_UPS, Arms, compare
 from benchmarks.ranks import largest_differences
 from d2l_mgpu import LeNet, evaluate_accuracy_gpus, init_weights, resnet18
@@ -63,14 +63,10 @@ def setting(device: torch.device, quick: bool) -> Setting:
     """60,000 training images, repeated where there are fewer; with `quick` no more than 8."""
     train, test = images(60_000)
     n = 8 if quick else 60_000
-    repeated = torch.arange(n) % len(train)
-    train = Images(
-        train.pixels[repeated], train.labels[repeated], name=train.name, origin=train.origin
-    )
+    train = part(train, torch.arange(n) % len(train))
     if not quick:
         return Setting(device, train, test)
-    test = Images(test.pixels[:n], test.labels[:n], name=test.name, origin=test.origin)
-    return Setting(device, train, test, 4, 1, 1.0, 256, 2, False)
+    return Setting(device, train, part(test, slice(n)), 4, 1, 1.0, 256, 2, False)
 
 
 def network() -> nn.Sequential:
@@ -145,8 +141,7 @@ def epoch_arms(s: Setting, found: dict[str, float], facts: dict[str, Any]) -> Ar
     test = DeviceBatches(s.test, s.batch_size, s.device)
     reached = [evaluate_accuracy_gpus(net, test) for net in (their_net, our_net)]
     print("accuracy after {} epochs: {:.4f} as published, {:.4f} ours".format(s.epochs, *reached))
-    if not abs(reached[0] - reached[1]) <= s.noise:
-        raise AssertionError("accuracy {:.3f} as published, {:.3f} by ours".format(*reached))
+    check_accuracies(*reached, s.noise)
     facts = facts | {"way": quickest, "seconds of each way": found}
     return Arms(theirs, our_epoch, facts | {f"accuracy after {s.epochs} epochs": reached})
 

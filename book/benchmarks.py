@@ -113,8 +113,8 @@ def bar(row: Row, spoken: Language) -> forest.Bar:
     if stated.sense == ">=":
         ends = [1 / value for value in ends]
     text = f"{number(row['ratio'], spoken, 4)}  ({goal(row, spoken)})"
-    title = f"{row['row']}. {_(GOALS[row['name']].title)}"
-    return forest.Bar(title, text, ends[0], min(ends[1:]), max(ends[1:]), row["verdict"])
+    numbered = f"{row['row']}. {title(row)}"
+    return forest.Bar(numbered, text, ends[0], min(ends[1:]), max(ends[1:]), row["verdict"])
 
 
 def provenance(rows: list[Row], spoken: Language) -> list[str]:

@@ -28,8 +28,8 @@ from d2l_mgpu.checkpoint import load_weights
 from d2l_mgpu.data import Batches, Images
 from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep, on_device
 from d2l_mgpu.train import main
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parents[1]
 [DEVICE] = get_devices(1, quiet=True)
 EXACT = exact_dtype([DEVICE])
 BF16 = 2.0**-8  # how far rounding to bfloat16, which keeps 8 bits, moves a number at most

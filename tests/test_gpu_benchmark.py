@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.conftest import ROOT
 
 
 def test_the_script_for_a_gpu_measures_both_rows(tmp_path: Path) -> None:
