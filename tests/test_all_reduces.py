@@ -1,6 +1,5 @@
 """Four ways to all-reduce give the naive sum, in the same bits everywhere, with known messages."""
 
-import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from d2l_mgpu import collectives, launch
+from d2l_mgpu import launch
 from d2l_mgpu.collectives import ALL_REDUCES, Sent, all_reduce_ring
+from tests.planting import planted
 
 pytestmark = pytest.mark.timeout(300)
 WORLD_SIZES = [1, 2, 3, 5]
@@ -90,18 +90,15 @@ FAULTS = {
 }
 
 
-def planted(fault: str) -> AllReduce:
-    name, right, wrong = FAULTS[fault]
-    source = inspect.getsource(ALL_REDUCES[name])
-    assert source.count(right) == 1, source
-    names = dict(vars(collectives))
-    exec(source.replace(right, wrong), names)
-    return names[ALL_REDUCES[name].__name__]
+def faulty(fault: str) -> AllReduce:
+    name, *texts = FAULTS[fault]
+    all_reduce = ALL_REDUCES[name]
+    return planted(all_reduce, *texts)[all_reduce.__name__]
 
 
 def unnoticed_faults() -> list[str]:
     """On this rank: the faults that lead to the right sums, and to the same bits as on rank 0."""
-    return [fault for fault in FAULTS if not wrong_sums(planted(fault))]
+    return [fault for fault in FAULTS if not wrong_sums(faulty(fault))]
 
 
 def test_planted_faults_are_noticed() -> None:

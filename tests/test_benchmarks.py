@@ -5,7 +5,6 @@ Nothing here depends on how long anything takes.
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -14,10 +13,11 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from benchmarks import all_reduce, pairs, results, scratch_step
+from benchmarks import all_reduce, results, scratch_step
 from benchmarks.__main__ import FAMILIES, main
 from benchmarks.goals import GOALS, Goal
 from benchmarks.pairs import Arms, Round, compare, judged, measure, refused, slowest
+from tests.planting import planted
 
 CALM: list[Round] = [(2.0, 1.0, 1.0)] * 15
 
@@ -117,15 +117,11 @@ def test_the_harness_measures(check: Callable) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_of_the_harness_is_noticed(fault: str) -> None:
-    right, wrong = FAULTS[fault]
-    source = inspect.getsource(measure)
-    assert source.count(right) == 1
-    names = dict(vars(pairs))
-    exec(source.replace(right, wrong), names)
+    faulty = planted(measure, *FAULTS[fault])["measure"]
     noticed = []
     for check in CHECKS:
         try:
-            check(names["measure"])
+            check(faulty)
         except AssertionError:
             noticed.append(check)
     assert noticed

@@ -1,6 +1,5 @@
 """Buckets that travel during backward leave the gradients of one device, and those of DDP."""
 
-import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -25,6 +24,7 @@ from d2l_mgpu import (
     resnet18,
 )
 from d2l_mgpu.buckets import fill_buckets
+from tests.planting import planted
 
 pytestmark = pytest.mark.timeout(300)
 WORLD_SIZES = [1, 2, 3]
@@ -153,15 +153,6 @@ FAULTS = {
 }
 
 
-def planted(fault: str) -> Callable:
-    right, wrong = FAULTS[fault]
-    source = inspect.getsource(buckets)
-    assert source.count(right) == 1, fault
-    names: dict[str, Any] = {"__name__": "planted"}
-    exec(source.replace(right, wrong), names)
-    return names["Bucketed"]
-
-
 def parts_and_ddp() -> dict[str, Any]:
     """Run by each rank: ResNet-18 by DDP and by buckets, two steps in three micro-batches each."""
     rank, found = dist.get_rank(), {}
@@ -280,7 +271,9 @@ def everything() -> dict[str, Any]:
         found["the newest takes over"] = the_newest_takes_over()
         for fault in FAULTS:
             late = fault == "wait dropped"
-            found[fault] = steps_by_buckets(planted(fault), rank_1_is_late=late)
+            found[fault] = steps_by_buckets(
+                planted(buckets, *FAULTS[fault])["Bucketed"], rank_1_is_late=late
+            )
     return found
 
 

@@ -1,6 +1,5 @@
 """Ranks of one host sum in memory that they share: the naive sum, and nothing left behind."""
 
-import inspect
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from d2l_mgpu import RankError, launch, shared_memory
 from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
+from tests.planting import planted
 from tests.test_all_reduces import own
 
 pytestmark = pytest.mark.timeout(300)
@@ -55,7 +55,7 @@ def test_every_rank_finds_the_sum_in_all_tensors(k: int) -> None:
 
 # Faults: words of all_reduce_shared replaced by others.
 FAULTS = {
-    "none": ("", ""),
+    "none": ("total += other", "total += other"),
     "sums before all have written": ("dist.barrier()  # all ranks have written", "#"),
     "leaves before all have summed": ("dist.barrier()  # all ranks have summed", "#"),
     "forgets the remainder": ("tensor_split(", "split(tensor.numel() // "),
@@ -64,18 +64,13 @@ FAULTS = {
 }
 
 
-def planted(fault: str) -> AllReduceShared:
-    right, wrong = FAULTS[fault]
-    source = inspect.getsource(all_reduce_shared)
-    assert fault == "none" or source.count(right) == 1, source
-    names = dict(vars(shared_memory))
-    exec(source.replace(right, wrong), names)
-    return names["all_reduce_shared"]
+def faulty(fault: str) -> AllReduceShared:
+    return planted(all_reduce_shared, *FAULTS[fault])["all_reduce_shared"]
 
 
 def noticed_faults() -> list[str]:
     """On this rank: the faults after which something is wrong, with one rank behind the others."""
-    return [fault for fault in FAULTS if wrong_sums(planted(fault), (5, 7), torch.float32, 0.5)]
+    return [fault for fault in FAULTS if wrong_sums(faulty(fault), (5, 7), torch.float32, 0.5)]
 
 
 def test_planted_faults_are_noticed() -> None:
