@@ -60,11 +60,12 @@ bench: $(READY) ## measure what the book says about speed (ROWS="ring buckets": 
 clean: ## remove what was built, but not the environment
 	rm -rf _build
 
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.txt requirements-mxnet.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
 	  echo "The book needs Python 3.11 to 3.14. Type: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check $(D2L)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m book.mxnet
 	touch $@

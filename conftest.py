@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from book import mxnet
 from book.execution import missing_d2l, pin_environment
 from book.facts import ROOT
+from book.saved_outputs import has_kernel
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,6 +20,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.nbval_sanitize_with = str(ROOT / "tests" / "sanitize.cfg")
     if config.option.nbval and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         config.args = [str(ROOT / "notebooks")]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Notebooks of the Gluon edition need its kernel."""
+    gluon = collection_path.name == "gluon" and "notebooks" in collection_path.parts
+    return True if gluon and not has_kernel(mxnet.KERNEL) else None
+
+
+def pytest_report_header() -> str | None:
+    """Say what is left out."""
+    if has_kernel(mxnet.KERNEL):
+        return None
+    return "no kernel for MXNet on this machine: the notebooks of the Gluon edition are left out"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -48,7 +48,7 @@ def pin_environment(source: str | None = None) -> str:
 def fingerprint(root: Path) -> str:
     """Twelve hexadecimal digits that change with the package's code or the requirements."""
     digest = hashlib.sha256()
-    for path in [*sorted(root.glob("d2l_mgpu/**/*.py")), *root.glob("requirements.txt")]:
+    for path in [*sorted(root.glob("d2l_mgpu/**/*.py")), *sorted(root.glob("requirements*.txt"))]:
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -73,6 +73,11 @@ def execute_failed_again(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> li
     return failed(env) if hasattr(env, "nb_metadata") else []
 
 
+def has_code(app: Sphinx, docname: str) -> bool:
+    """Whether a page is a notebook, which its front matter says."""
+    return "\nkernelspec:" in Path(app.env.doc2path(docname)).read_text(encoding="utf-8")
+
+
 def notebook(app: Sphinx, docname: str) -> Any:
     """A chapter as the cache knows it: its cells, without outputs."""
     path = app.env.doc2path(docname)
@@ -81,11 +86,17 @@ def notebook(app: Sphinx, docname: str) -> Any:
     return reader.read(text)
 
 
+def kernel(app: Sphinx, docname: str) -> str:
+    """The name of the kernel that executes a chapter."""
+    return notebook(app, docname).metadata.kernelspec.name
+
+
 def executed(app: Sphinx) -> list[Any]:
     """The cache's records of what this build has executed."""
     records = get_cache(app.config.nb_execution_cache_path).list_cache_records()
     # Their times are UTC, but do not say so.
-    return [r for r in records if r.created.replace(tzinfo=UTC) >= app.started]  # type: ignore[attr-defined]
+    new = [r for r in records if r.created.replace(tzinfo=UTC) >= app.started]  # type: ignore[attr-defined]
+    return [r for r in new if "execution_seconds" in r.data]  # others were saved elsewhere
 
 
 def report(app: Sphinx, exception: Exception | None) -> None:

@@ -59,6 +59,17 @@ def addresses(config: Path) -> Addresses:
     )
 
 
+def notebook_path(docname: str, language: Language = ENGLISH) -> str:
+    """The committed notebook of a chapter, relative to the repository root."""
+    return f"notebooks/{language.folder}/{docname.removeprefix('chapters/')}.ipynb"
+
+
+def pytorch_twin(docname: str) -> str | None:
+    """The PyTorch edition of a page of the Gluon edition; None for all other pages."""
+    folder, _, name = docname.rpartition("/")
+    return f"{folder.removesuffix('/gluon')}/{name}" if folder.endswith("/gluon") else None
+
+
 def d2l_requirement(requirements: Path = ROOT / "requirements.txt") -> str:
     """What follows `pip install` to get d2l, as the comment in requirements.txt says it."""
     match = INSTALL_D2L.search(requirements.read_text(encoding="utf-8"))

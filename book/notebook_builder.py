@@ -21,10 +21,13 @@ from nbval.plugin import coalesce_streams
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
 from sphinx.config import Config
+from sphinx.errors import ExtensionError
 
+from book import mxnet
 from book.execution import SOURCE, notebook
 from book.facts import ROOT, addresses, d2l_requirement
 from book.markdown import MarkdownWriter
+from book.theme.provenance import provenance
 from book.translation.languages import language
 from book.translation.settings import FIGURES
 
@@ -38,6 +41,15 @@ if not find_spec("d2l_mgpu"):
     %pip install -q {{package}}
 if not find_spec("d2l"):
     %pip install -q {d2l}"""
+INSTALL_MXNET = """\
+# Where MXNet and the book's package are installed, nothing happens here.
+import sys
+from importlib.util import find_spec
+
+if not (find_spec("mxnet") and find_spec("d2l_mgpu")):
+    if sys.version_info[:2] != (3, 11):
+        raise ImportError(f"MXNet needs Python 3.11, but this is {{sys.version.split()[0]}}.")
+    %pip install -q 'd2l_mgpu[gluon] @ git+{repository}'"""
 HIDDEN = {"hide-input", "hide-cell"}
 MIME_TYPES = ("text/plain", "text/markdown", "text/html", "image/svg+xml", "image/png")
 
@@ -123,17 +135,7 @@ class NotebookBuilder(Builder):
         self.language = language(self.config.language)
         self.cache = get_cache(self.config.nb_execution_cache_path)
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        self.metadata = {
-            "accelerator": "GPU",
-            "colab": {"gpuType": "T4", "provenance": []},
-            "d2l_mgpu": {
-                "data": os.environ[SOURCE],
-                "language": self.language.tag,
-                "version": project["version"],
-            },
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        }
+        self.version = project["version"]
 
     def get_outdated_docs(self) -> list[str]:
         return sorted(name for name in self.env.all_docs if "kernelspec" in self.env.metadata[name])
@@ -145,7 +147,7 @@ class NotebookBuilder(Builder):
         return self.get_target_uri(to)
 
     def prepare_writing(self, docnames: set[str]) -> None:
-        for old in Path(self.outdir).glob("*.ipynb"):
+        for old in Path(self.outdir).glob("**/*.ipynb"):
             old.unlink()
 
     def copy_assets(self) -> None:
@@ -158,18 +160,40 @@ class NotebookBuilder(Builder):
 
     def executed(self, docname: str) -> list[Any]:
         """The cells of a chapter with the outputs that the cache holds."""
-        _, merged = self.cache.merge_match_into_notebook(notebook(self.app, docname))
+        try:
+            _, merged = self.cache.merge_match_into_notebook(notebook(self.app, docname))
+        except KeyError as error:
+            raise ExtensionError(
+                f"{docname} was not executed, so its notebook cannot be written: see above"
+            ) from error
         return merged.cells
+
+    def metadata(self, docname: str) -> dict[str, Any]:
+        """What a notebook says of itself to Jupyter, to Colab and to the book."""
+        spec = notebook(self.app, docname).metadata.kernelspec
+        ours = {
+            "data": os.environ[SOURCE],
+            "language": self.language.tag,
+            "version": self.version,
+        }
+        common = {"d2l_mgpu": ours, "kernelspec": spec, "language_info": {"name": "python"}}
+        if spec.name != mxnet.KERNEL:
+            return {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}} | common
+        ours["executed"] = provenance(self.app, docname)  # shown where this kernel is missing
+        return common
 
     def write_doc(self, docname: str, doctree: nodes.document) -> None:
         if docname not in self.get_outdated_docs():
             return
-        install = INSTALL.format(repository=self.where.repository, d2l=d2l_requirement())
+        metadata = self.metadata(docname)
+        first = INSTALL if metadata["kernelspec"].name != mxnet.KERNEL else INSTALL_MXNET
+        install = first.format(repository=self.where.repository, d2l=d2l_requirement())
         parts = walk(doctree, MarkdownWriter(self.app, docname))
         cells = [nbformat.v4.new_code_cell(install), *assemble(parts, self.executed(docname))]
         identify(cells)
-        made = nbformat.v4.new_notebook(cells=cells, metadata=self.metadata)
-        path = Path(self.outdir, docname.rpartition("/")[2] + ".ipynb")
+        made = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+        path = Path(self.outdir, docname.removeprefix("chapters/") + ".ipynb")
+        path.parent.mkdir(exist_ok=True)
         path.write_text(nbformat.writes(made, indent=1) + "\n", encoding="utf-8")
 
 

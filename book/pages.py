@@ -14,8 +14,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
 
-from book.facts import Addresses, addresses
-from book.translation.languages import ENGLISH, Language, language
+from book import mxnet
+from book.execution import kernel
+from book.facts import Addresses, addresses, notebook_path
+from book.translation.languages import language
 
 ROOT_PAGE = """<!DOCTYPE html>
 <html lang="{language}">
@@ -27,11 +29,6 @@ ROOT_PAGE = """<!DOCTYPE html>
 </html>
 """
 RUN_LOCALLY = "sec_how_to_run"
-
-
-def notebook_path(docname: str, spoken: Language = ENGLISH) -> str:
-    """The committed notebook of a chapter, relative to the repository root."""
-    return f"notebooks/{spoken.folder}/{docname.rpartition('/')[2]}.ipynb"
 
 
 def launch_links(where: Addresses, notebook: str) -> dict[str, str]:
@@ -69,6 +66,8 @@ def add_buttons(
         return
     notebook = notebook_path(pagename, language(app.config.language))
     links = launch_links(addresses(Path(app.srcdir, "_config.yml")), notebook)
+    if kernel(app, pagename) == mxnet.KERNEL:
+        del links["Colab"]  # its Python is too new for MXNet
     icons = {"Colab": "_static/images/logo_colab.png", "SageMaker Studio Lab": "fas fa-flask"}
     launch = [
         {

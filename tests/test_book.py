@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from book.facts import addresses
-from book.pages import launch_links, notebook_path
+from book.facts import addresses, notebook_path
+from book.pages import launch_links
 from book.translation.languages import TRANSLATIONS
 from tests.conftest import ROOT, copy_tiny_book, run_book
 

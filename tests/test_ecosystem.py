@@ -237,7 +237,7 @@ def test_a_notebook_is_the_same_on_every_machine(tiny_book: Path) -> None:
 def test_a_build_that_executes_nothing_keeps_the_facts(book: Path) -> None:
     for path in book.glob("_build/.jupyter_cache/*/executed/*/provenance.json"):
         facts = json.loads(path.read_text())
-        facts |= {"time": "2001-02-03T04:05:06+00:00", "torch": "0.1", "data": "real"}
+        facts |= {"time": "2001-02-03T04:05:06+00:00", "framework": "PyTorch 0.1", "data": "real"}
         path.write_text(json.dumps(facts))
     chapter = book / "chapters/first.md"
     chapter.write_text(chapter.read_text().replace("A second paragraph.", "Another one."))

@@ -2,7 +2,8 @@
 
 The facts are written when a chapter is executed, beside its outputs in the cache. So every language
 shows the same, a build that executes nothing keeps them, and they go when the outputs go. They
-differ between machines; therefore the notebooks, which must not, lack them.
+differ between machines; therefore the notebooks, which must not, lack them, except where a machine
+may have no kernel to execute a chapter itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.locale import _
 
+from book import mxnet
 from book.execution import SOURCE, executed, notebook
 
 
@@ -29,15 +31,17 @@ def facts_file(cache: str, hashkey: str) -> Path:
     return Path(cache, "executed", hashkey, "provenance.json")
 
 
-def environment() -> dict[str, str]:
-    """What the chapters run on here and now."""
+def environment(kernel: str) -> dict[str, str]:
+    """What the chapters of a kernel run on here and now."""
+    if kernel == mxnet.KERNEL:
+        return {**mxnet.facts(), "data": os.environ[SOURCE]}
     import torch  # only when something was executed: it takes seconds
 
     from d2l_mgpu.devices import describe, get_devices
 
     count = torch.accelerator.device_count() if torch.accelerator.is_available() else 1
     return {
-        "torch": torch.__version__,
+        "framework": f"PyTorch {torch.__version__}",
         "python": platform.python_version(),
         "devices": describe(get_devices(count, quiet=True)),
         "data": os.environ[SOURCE],
@@ -46,20 +50,32 @@ def environment() -> dict[str, str]:
 
 def record(app: Sphinx, env: BuildEnvironment) -> None:
     """Write the facts about what this build executed."""
-    if records := executed(app):
-        facts = environment()
-        for entry in records:
-            time = entry.created.replace(tzinfo=UTC).isoformat(timespec="seconds")
-            text = json.dumps({"time": time, **facts}, indent=1)
-            facts_file(app.config.nb_execution_cache_path, entry.hashkey).write_text(text)
+    cache = get_cache(app.config.nb_execution_cache_path)
+    facts: dict[str, dict[str, str]] = {}
+    for entry in executed(app):
+        kernel = cache.get_cache_bundle(entry.pk).nb.metadata.kernelspec.name
+        facts[kernel] = facts.get(kernel) or environment(kernel)
+        time = entry.created.replace(tzinfo=UTC).isoformat(timespec="seconds")
+        text = json.dumps({"time": time, **facts[kernel]}, indent=1)
+        facts_file(app.config.nb_execution_cache_path, entry.hashkey).write_text(text)
+
+
+def provenance(app: Sphinx, docname: str) -> dict[str, str] | None:
+    """The facts about the execution whose outputs a chapter shows; None if it shows none."""
+    cache = app.config.nb_execution_cache_path
+    try:
+        entry = get_cache(cache).match_cache_notebook(notebook(app, docname))
+    except KeyError:  # its execution failed, so that nothing was cached
+        return None
+    path = facts_file(cache, entry.hashkey)
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def sentence(facts: Mapping[str, str]) -> str:
     """The facts in the language of the page."""
     data = {"generated": _("generated images"), "real": "Fashion-MNIST"}
     return _(
-        "Executed on {date} with PyTorch {torch} and Python {python}. Devices: {devices}. "
-        "Data: {data}."
+        "Executed on {date} with {framework} and Python {python}. Devices: {devices}. Data: {data}."
     ).format_map(
         {**facts, "date": facts["time"][:10], "data": data.get(facts["data"], facts["data"])}
     )
@@ -69,16 +85,8 @@ def add_to_page(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Fill in what the template in the footer shows."""
-    context["provenance"] = ""
-    if tree and "kernelspec" in app.env.metadata[pagename]:
-        cache = app.config.nb_execution_cache_path
-        try:
-            entry = get_cache(cache).match_cache_notebook(notebook(app, pagename))
-        except KeyError:  # its execution failed, so that nothing was cached
-            return
-        path = facts_file(cache, entry.hashkey)
-        if path.exists():
-            context["provenance"] = sentence(json.loads(path.read_text()))
+    found = tree and "kernelspec" in app.env.metadata[pagename] and provenance(app, pagename)
+    context["provenance"] = sentence(found) if found else ""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

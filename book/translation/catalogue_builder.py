@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.builders import Builder
 from sphinx.util.nodes import extract_messages
 
+from book.facts import pytorch_twin
 from book.translation import catalogues, figures, interface
 from book.translation.catalogues import Source
 from book.translation.languages import TRANSLATIONS
@@ -75,6 +76,12 @@ class CatalogueBuilder(Builder):
             *(Source(text, note(nodes.image())) for text in plots(doctree)),
         ]
 
+    def own(self, name: str) -> list[Source]:
+        """The text of a page that is not in the catalogue of its PyTorch edition."""
+        twin = self.sources.get(pytorch_twin(name) or "", [])
+        shared = {source.text for source in twin}
+        return [source for source in self.sources[name] if source.text not in shared]
+
     def finish(self) -> None:
         root = Path(self.srcdir)
         self.sources["figures"] = figures.sources(root / "chapters" / "img")
@@ -82,8 +89,8 @@ class CatalogueBuilder(Builder):
         for language in TRANSLATIONS:
             folder = catalogues.folder(root, language)
             known = [m for path in folder.glob("**/*.po") for m in catalogues.read(path, language)]
-            for name, sources in self.sources.items():
-                path = folder / f"{name}.po"
+            for name in self.sources:
+                path, sources = folder / f"{name}.po", self.own(name)
                 new = merged(catalogues.read(path, language), sources, known)
                 catalogues.write(path, new)
             catalogues.remove_others(folder, self.sources)

@@ -57,10 +57,11 @@ class KeepEnglish(SphinxTransform):
         if spoken is ENGLISH or not self.app.builder.use_message_catalog:
             return
         root, name = Path(self.app.srcdir), self.env.docname
-        path = catalogues.folder(root, spoken) / f"{name}.po"
-        self.env.note_dependency(str(path))
+        known, paths = catalogues.read_page(root, spoken, name)
+        for path in paths:
+            self.env.note_dependency(str(path))
         texts = list(translatable(self.document))
-        catalogue = merged(catalogues.read(path, spoken), [Source(text, "") for _, text in texts])
+        catalogue = merged(known, [Source(text, "") for _, text in texts])
         compiled = root / LOCALES / spoken.code / "LC_MESSAGES" / f"{name}.mo"
         compiled.parent.mkdir(parents=True, exist_ok=True)
         catalogues.for_sphinx(catalogue).save_as_mofile(str(compiled))
