@@ -24,6 +24,7 @@ from sphinx.util import logging
 from book.facts import ROOT, d2l_requirement
 
 SOURCE = "D2L_MGPU_SOURCE"
+OWN_KERNEL = "python3"  # of the environment that builds the book
 logger = logging.getLogger(__name__)
 
 
@@ -106,7 +107,8 @@ def report(app: Sphinx, exception: Exception | None) -> None:
     records = executed(app)
     for record in records:
         seconds = record.data["execution_seconds"]
-        logger.info(f"executed {Path(record.uri).stem:<24}{seconds:7.1f} s")
+        name = (app.env.path2doc(record.uri) or record.uri).removeprefix("chapters/")
+        logger.info(f"executed {name:<32}{seconds:7.1f} s")
     total = sum(record.data["execution_seconds"] for record in records)
     logger.info(f"{len(records)} chapters executed in {total:.1f} s (data: {os.environ[SOURCE]})")
     if names := failed(app.env):

@@ -78,7 +78,8 @@ def make(python: str) -> None:
     run(PYTHON, "-m", "ipykernel", "install", *kernel)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Make what can be made here, and say in one line what it is, or why there is nothing."""
     if found := find_python():
         print("Making .venv-mxnet, the environment of the Gluon edition", flush=True)
         try:
@@ -88,3 +89,7 @@ if __name__ == "__main__":
             print(f"MXNet cannot be installed here: {error}")
     else:
         print("The Gluon edition is executed on Python 3.11 only, which is not on this machine.")
+
+
+if __name__ == "__main__":
+    main()

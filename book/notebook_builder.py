@@ -24,7 +24,7 @@ from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
 from book import mxnet
-from book.execution import SOURCE, notebook
+from book.execution import OWN_KERNEL, SOURCE, notebook
 from book.facts import ROOT, addresses, d2l_requirement
 from book.markdown import MarkdownWriter
 from book.theme.provenance import provenance
@@ -177,7 +177,7 @@ class NotebookBuilder(Builder):
             "version": self.version,
         }
         common = {"d2l_mgpu": ours, "kernelspec": spec, "language_info": {"name": "python"}}
-        if spec.name != mxnet.KERNEL:
+        if spec.name == OWN_KERNEL:
             return {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}} | common
         ours["executed"] = provenance(self.app, docname)  # shown where this kernel is missing
         return common
@@ -186,7 +186,7 @@ class NotebookBuilder(Builder):
         if docname not in self.get_outdated_docs():
             return
         metadata = self.metadata(docname)
-        first = INSTALL if metadata["kernelspec"].name != mxnet.KERNEL else INSTALL_MXNET
+        first = INSTALL_MXNET if metadata["kernelspec"].name == mxnet.KERNEL else INSTALL
         install = first.format(repository=self.where.repository, d2l=d2l_requirement())
         parts = walk(doctree, MarkdownWriter(self.app, docname))
         cells = [nbformat.v4.new_code_cell(install), *assemble(parts, self.executed(docname))]

@@ -14,8 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
 
-from book import mxnet
-from book.execution import kernel
+from book.execution import OWN_KERNEL, kernel
 from book.facts import Addresses, addresses, notebook_path
 from book.translation.languages import language
 
@@ -66,8 +65,8 @@ def add_buttons(
         return
     notebook = notebook_path(pagename, language(app.config.language))
     links = launch_links(addresses(Path(app.srcdir, "_config.yml")), notebook)
-    if kernel(app, pagename) == mxnet.KERNEL:
-        del links["Colab"]  # its Python is too new for MXNet
+    if kernel(app, pagename) != OWN_KERNEL:
+        del links["Colab"]  # which has one kernel, with a newer Python
     icons = {"Colab": "_static/images/logo_colab.png", "SageMaker Studio Lab": "fas fa-flask"}
     launch = [
         {

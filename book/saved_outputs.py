@@ -23,6 +23,7 @@ from sphinx.util import logging
 from book.execution import has_code, notebook
 from book.facts import notebook_path
 from book.theme.provenance import facts_file
+from book.translation.languages import ENGLISH, language
 
 SAVED = "saved"  # marks a record of the cache whose outputs were not made by a build here
 logger = logging.getLogger(__name__)
@@ -55,10 +56,12 @@ def restored(chapter: Any, path: Path) -> Any | None:
 
 
 def use_saved_outputs(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
-    """Fill the cache for the chapters that cannot be executed; say so, a line for each."""
+    """Fill the cache for the chapters that cannot be executed; say so in a line for each, once,
+    with the English pages, which are built first."""
     if app.config.nb_execution_mode == "off":
         return
     cache = get_cache(app.config.nb_execution_cache_path)
+    say = logger.info if language(app.config.language) is ENGLISH else logger.debug
     for docname in docnames:
         if not has_code(app, docname):
             continue
@@ -69,13 +72,13 @@ def use_saved_outputs(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -
         missing = f"{docname}: no kernel for {spec.display_name} on this machine, so"
         saved = restored(chapter, Path(app.srcdir, notebook_path(docname)))
         if saved is None:
-            logger.info(f"{missing} no outputs are shown: its code is not that of its notebook")
+            say(f"{missing} no outputs are shown: its code is not that of its notebook")
             settings = env.mystnb_config  # type: ignore[attr-defined]
             excluded = [*settings.execution_excludepatterns, f"{docname}.md"]
             settings.execution_excludepatterns = excluded
             continue
         facts = saved.metadata.d2l_mgpu.executed
-        logger.info(f"{missing} the outputs of {facts['time'][:10]} are shown")
+        say(f"{missing} the outputs of {facts['time'][:10]} are shown")
         bundle = CacheBundleIn(chapter, env.doc2path(docname), data={SAVED: facts["time"]})
         record = cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
         path = facts_file(app.config.nb_execution_cache_path, record.hashkey)

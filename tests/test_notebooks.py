@@ -19,18 +19,20 @@ from typing import Any
 import nbformat
 import pytest
 
+from book import mxnet
 from book.facts import addresses
 from book.translation.languages import LANGUAGES, TRANSLATIONS, Language
 from tests.conftest import ROOT, run_book
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
 WHERE = addresses(ROOT / "_config.yml")
 EXECUTE = """
 import nbclient, nbformat
 nbclient.NotebookClient(nbformat.read({name!r}, as_version=4), timeout=1800).execute()
 """
+ENGLISH_NOTEBOOKS = [path for path in NOTEBOOKS if name(path).startswith("en/")]
 each_notebook = pytest.mark.parametrize(
-    "path", NOTEBOOKS, ids=lambda p: f"{p.parent.name}-{p.stem}"
+    "path", NOTEBOOKS, ids=lambda path: name(path).replace("/", "-")
 )
 
 
@@ -41,8 +43,13 @@ def markdown(path: Path) -> str:
     return re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|(?<!\\)\$[^$]*\$", "", text, flags=re.DOTALL)
 
 
-def stem(path: Path) -> str:
-    return path.stem
+def name(path: Path) -> str:
+    """A committed notebook as `en/gluon/multiple-gpus`."""
+    return path.relative_to(ROOT / "notebooks").with_suffix("").as_posix()
+
+
+def of_gluon(path: Path) -> bool:
+    return path.parent.name == "gluon"
 
 
 def code_cells(path: Path) -> list[Any]:
@@ -51,10 +58,11 @@ def code_cells(path: Path) -> list[Any]:
 
 
 def without_outputs(path: Path) -> str:
-    """A notebook without its outputs; a drawing as it is."""
+    """A notebook without its outputs and their date; a drawing as it is."""
     if path.suffix == ".svg":
         return path.read_text(encoding="utf-8")
     notebook = json.loads(path.read_text(encoding="utf-8"))
+    notebook["metadata"]["d2l_mgpu"].pop("executed", None)
     for cell in notebook["cells"]:
         cell.pop("outputs", None)
     return json.dumps(notebook, indent=1)
@@ -86,8 +94,9 @@ def test_the_notebooks_are_what_the_chapters_make() -> None:
 
 @pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
 def test_code_and_outputs_are_the_same_in_every_language(spoken: Language) -> None:
-    for english in (ROOT / "notebooks" / "en").glob("*.ipynb"):
-        path = ROOT / "notebooks" / spoken.folder / english.name
+    folder = ROOT / "notebooks" / "en"
+    for english in folder.glob("**/*.ipynb"):
+        path = ROOT / "notebooks" / spoken.folder / english.relative_to(folder)
         assert code_cells(path) == code_cells(english), path.name
 
 
@@ -102,16 +111,20 @@ def test_a_changed_output_in_one_language_is_noticed(tmp_path: Path) -> None:
 def test_a_notebook_opens_with_a_gpu_in_colab_and_installs_first(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert notebook.metadata.accelerator == "GPU"
-    assert notebook.metadata.colab == {"gpuType": "T4", "provenance": []}
-    assert notebook.metadata.kernelspec.name == "python3"
+    if of_gluon(path):
+        assert notebook.metadata.kernelspec.name == mxnet.KERNEL
+        assert notebook.metadata.d2l_mgpu.executed["framework"] == "MXNet 1.9.1"
+    else:
+        assert notebook.metadata.accelerator == "GPU"
+        assert notebook.metadata.colab == {"gpuType": "T4", "provenance": []}
+        assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.metadata.d2l_mgpu.data == "generated"
     assert f"git+{WHERE.repository}" in notebook.cells[0].source
 
 
 @pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
 def test_links_to_pages_and_figures_stay_in_the_language(spoken: Language) -> None:
-    for path in (ROOT / "notebooks" / spoken.folder).glob("*.ipynb"):
+    for path in (ROOT / "notebooks" / spoken.folder).glob("**/*.ipynb"):
         for target in re.findall(r"\]\(([^)\s]+)\)", markdown(path)):
             if target.startswith(WHERE.site):
                 assert target.startswith(f"{WHERE.site}/{spoken.path}"), target
@@ -176,11 +189,11 @@ def test_few_outputs_are_ignored_and_each_with_a_reason() -> None:
     rows = tomllib.loads((ROOT / "tests/ignored_outputs.toml").read_text()).get("cell", [])
     reasons = {(row["chapter"], row["starts"]): row["reason"] for row in rows}
     assert all(reasons.values())
-    for language in {path.parent for path in NOTEBOOKS}:
+    for spoken in LANGUAGES:
         cells: list[tuple[str, Any]] = []
-        for path in language.glob("*.ipynb"):
-            code = nbformat.read(path, as_version=4).cells
-            cells += [(path.stem, cell) for cell in code if cell.cell_type == "code"]
+        for path in [path for path in NOTEBOOKS if name(path).startswith(spoken.folder)]:
+            chapter = name(path).partition("/")[2]
+            cells += [(chapter, cell) for cell in code_cells(path)]
         ignored = {
             (chapter, cell.source.partition("\n")[0])
             for chapter, cell in cells
@@ -250,7 +263,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.parent.name == "en"], ids=stem)
+@pytest.mark.parametrize("path", ENGLISH_NOTEBOOKS, ids=name)
 def test_a_notebook_imports_only_what_the_wheel_brings(path: Path) -> None:
     """After its first cell, which installs that."""
     imported = set()
@@ -268,7 +281,7 @@ def test_a_notebook_imports_only_what_the_wheel_brings(path: Path) -> None:
 
 # Two of them: nbval executes all, and the test above sees what each imports.
 @pytest.mark.parametrize(
-    "path", [ROOT / f"notebooks/en/{name}.ipynb" for name in ("splitting", "overlap")], ids=stem
+    "path", [ROOT / f"notebooks/en/{stem}.ipynb" for stem in ("splitting", "overlap")], ids=stem
 )
 def test_a_notebook_runs_alone_with_only_the_wheel_at_hand(
     path: Path, wheel: Path, lone_python: Path, tmp_path: Path
