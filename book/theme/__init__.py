@@ -12,6 +12,7 @@ PARTS = (
     "accessibility",
     "assets",
     "contribute",
+    "frameworks",
     "icons",
     "images",
     "licenses",

@@ -25,6 +25,16 @@ FEATURES = {
 }
 # Chromium reports a forbidden fetch as an error; the results are there without their summaries.
 NO_SUMMARIES = "DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY &&= location.protocol !== 'file:';"
+# A summary shows what an article says, not the words of the buttons and links around it.
+ONLY_ARTICLES = """document.addEventListener("DOMContentLoaded", () => {
+  const text = Search.htmlToText;
+  Search.htmlToText = (html, anchor) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    const article = page.querySelector("article");
+    if (article) page.querySelector("[role=main]").replaceChildren(article);
+    return text(page.documentElement.outerHTML, anchor);
+  };
+});"""
 
 FONT_AWESOME = re.compile(
     r"@font-face\{[^{}]*fa-[^{}]*\}"
@@ -53,6 +63,7 @@ def choose_assets(
     """Leave out what the page does not use."""
     if pagename == "search":
         app.add_js_file(None, body=NO_SUMMARIES)
+        app.add_js_file(None, body=ONLY_ARTICLES)
     for kind in ("css_files", "script_files"):
         context[kind] = wanted(context[kind], context.get("body", ""))
 

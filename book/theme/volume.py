@@ -65,6 +65,11 @@ class Site:
         return f"{address}#{name}" if name else address
 
 
+def id_prefix(docname: str) -> str:
+    """What the ids of a page begin with in the volume: chapters/gluon/data gives gluon.data."""
+    return ".".join(docname.split("/")[1:])
+
+
 def chapter(site: Site, page: str, html: str) -> Tag:
     """The article of a page with its boxes opened, and ids that no other page has."""
     prefix = site.pages[page]
@@ -143,7 +148,7 @@ def volume(root: Path, spoken: Language) -> Volume:
     site = Site(
         folder=folder.resolve().as_uri() + "/",
         published=f"{addresses(root / '_config.yml').site}/{spoken.path}",
-        pages={path.as_uri(): name.rpartition("/")[2] for name, path in paths.items()},
+        pages={path.as_uri(): id_prefix(name) for name, path in paths.items()},
     )
     texts = {path.as_uri(): path.read_text(encoding="utf-8") for path in paths.values()}
     chapters = [chapter(site, page, html) for page, html in texts.items()]

@@ -1,0 +1,71 @@
+// The switch of frameworks keeps the section; the choice is remembered: after MXNet, links lead to
+// the MXNet twin of a page. TWINS, which the build writes, knows the twins and their sections.
+"use strict";
+
+(() => {
+  // Links that mean the page they name; an author marks such with the class keep-framework.
+  const KEPT = ".frameworks, .languages, .keep-framework, #search-results";
+  const root = new URL(document.documentElement.dataset.content_root, location.href).href;
+
+  const remembered = () => {
+    try { return localStorage.getItem("framework"); } catch { return null; }
+  };
+  const remember = (framework) => {
+    try { localStorage.setItem("framework", framework); } catch { /* not remembered */ }
+  };
+
+  /** What an address leads to: a page of this language, such as chapters/index, and an id. */
+  function parts(address) {
+    const [, path, id = ""] = address.match(/^([^?#]*)[^#]*#?(.*)$/);
+    const page = path.startsWith(root) ? path.slice(root.length).replace(/\.html$/, "") : null;
+    return { page, id };
+  }
+
+  const here = parts(location.href).page;
+
+  /** The address of an address' twin in MXNet; null where a link should stay as it is. */
+  function inMxnet(address) {
+    const { page, id } = parts(address);
+    const twin = TWINS.mxnet[page];
+    if (!twin || page === here) return null;
+    const section = twin.sections[id];
+    // From a page to its own top leads no link: this one means the other framework.
+    if (twin.page === here && !section) return null;
+    return `${root}${twin.page}.html${section ? `#${section}` : ""}`;
+  }
+
+  /** Let the links of the page lead where the reader's choice says. */
+  function direct() {
+    const toMxnet = remembered() === "mxnet";
+    for (const link of document.links) {
+      if (link.closest(KEPT)) continue;
+      const written = link.dataset.written;
+      if (written !== undefined) link.setAttribute("href", written);
+      const twin = toMxnet ? inMxnet(link.href) : null;
+      if (!twin) continue;
+      link.dataset.written = written ?? link.getAttribute("href");
+      link.href = twin;
+    }
+  }
+
+  function choose(event) {
+    const link = event.currentTarget;
+    const { framework } = link.dataset;
+    remember(framework);
+    if (link.hasAttribute("aria-current")) {
+      event.preventDefault(); // the page is here already; only its links change
+      direct();
+    } else {
+      link.hash = TWINS[framework][here]?.sections[currentSection()] ?? "";
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const link of document.querySelectorAll(".frameworks a")) {
+      link.addEventListener("click", choose);
+    }
+    direct();
+  });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) direct(); }); // went back
+  window.addEventListener("storage", direct); // chosen in another window
+})();
