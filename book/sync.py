@@ -2,7 +2,7 @@
 
 A code cell tagged `save` shows functions or classes of d2l_mgpu, character for character. The
 package is the source: the cell names what it shows by defining it, the text is copied into it.
-Where two modules define one name, a second tag names the module: `:tags: [save, scratch]`.
+Where two modules define one name, a second tag names the module: `:tags: [save, gluon.scratch]`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,13 @@ def synchronised(text: str, package: Path = ROOT / "d2l_mgpu") -> str:
     return text
 
 
+def chapters() -> list[Path]:
+    """All chapters, those of the Gluon edition included."""
+    return sorted((ROOT / "chapters").glob("**/*.md"))
+
+
 if __name__ == "__main__":
-    for chapter in sorted((ROOT / "chapters").glob("*.md")):
+    for chapter in chapters():
         before = chapter.read_text(encoding="utf-8")
         if (after := synchronised(before)) != before:
             chapter.write_text(after, encoding="utf-8")

@@ -1,8 +1,9 @@
 """The two chapters on data parallelism in MXNet Gluon: the names and their meaning are PyTorch's.
 
 MXNet was retired in 2023, but it still runs, on Python 3.11 at the latest. Importing this package
-switches MXNet to its NumPy interface, `npx.set_np()`, without which arrays of no dimension or of
-no elements do not exist and Gluon's blocks return arrays of the older kind.
+switches MXNet to its NumPy interface, `npx.set_np()`, without which there are neither scalars nor
+empty arrays, and Gluon's blocks return arrays of an older kind. MXNet keeps this switch for each
+thread: a thread that you start has to call `npx.set_np()` itself.
 """
 
 try:
@@ -15,7 +16,8 @@ except (ImportError, AttributeError) as error:  # AttributeError: a numpy that i
 
 npx.set_np()
 
-from d2l_mgpu.gluon import scratch  # noqa: E402
+from d2l_mgpu.gluon import concise, scratch  # noqa: E402
+from d2l_mgpu.gluon.concise import evaluate_accuracy_gpus, init_weights  # noqa: E402
 from d2l_mgpu.gluon.data import load_data_fashion_mnist  # noqa: E402
 from d2l_mgpu.gluon.devices import describe, get_devices, synchronize  # noqa: E402
 from d2l_mgpu.gluon.models import (  # noqa: E402
@@ -25,6 +27,12 @@ from d2l_mgpu.gluon.models import (  # noqa: E402
     lenet_params,
     loss,
     resnet18,
+)
+from d2l_mgpu.gluon.proofs import (  # noqa: E402
+    assert_equals_one_device,
+    assert_replicas_identical,
+    largest_difference,
+    prove_equals_one_device,
 )
 from d2l_mgpu.gluon.scratch import (  # noqa: E402
     allreduce,
@@ -40,14 +48,21 @@ __all__ = [
     "LENET_SHAPES",
     "Residual",
     "allreduce",
+    "assert_equals_one_device",
+    "assert_replicas_identical",
+    "concise",
     "describe",
     "evaluate_accuracy",
+    "evaluate_accuracy_gpus",
     "get_devices",
     "get_params",
+    "init_weights",
+    "largest_difference",
     "lenet",
     "lenet_params",
     "load_data_fashion_mnist",
     "loss",
+    "prove_equals_one_device",
     "resnet18",
     "scatter",
     "scratch",

@@ -16,7 +16,7 @@ def from_torch(tensor: Tensor) -> np.ndarray:
 
 
 class Batches:
-    """The batches of a `DataLoader`: X, float32 [b, 1, 28, 28], and y, int64 [b], on `mx.cpu(0)`."""
+    """The batches of the PyTorch edition, each copied to `mx.cpu(0)` when its turn comes."""
 
     def __init__(self, batches: data.Batches) -> None:
         self.batches = batches

@@ -1,0 +1,83 @@
+"""Proofs that several contexts compute what one computes, and that MXNet computes what PyTorch
+computes.
+
+Arrays are compared by the functions of `d2l_mgpu.proofs`, as tensors that share their memory. So
+each argument here may hold arrays of MXNet or tensors of PyTorch, and both may be compared.
+MXNet's CPU computes in float64 what the two networks need, so 1e-12 is the tolerance here, too.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import mxnet as mx
+import torch
+from mxnet import autograd, np
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from d2l_mgpu import proofs
+from d2l_mgpu.gluon.data import from_torch
+from d2l_mgpu.gluon.models import lenet, lenet_params, loss
+
+
+def as_tensors(arrays: Iterable[np.ndarray | Tensor]) -> list[Tensor]:
+    """View each array as a tensor in the same memory, once it has been computed."""
+    return [
+        x.detach() if isinstance(x, Tensor) else from_dlpack(mx.nd.to_dlpack_for_read(x))
+        for x in arrays
+    ]
+
+
+def largest_difference(
+    ours: Iterable[np.ndarray | Tensor], theirs: Iterable[np.ndarray | Tensor]
+) -> float:
+    """Return the largest absolute difference between two lists of arrays of equal shapes."""
+    return proofs.largest_difference(as_tensors(ours), as_tensors(theirs))
+
+
+def assert_replicas_identical(device_params: Sequence[Sequence[np.ndarray]]) -> None:
+    """Insist that all replicas hold the same bits, each in storage of its own."""
+    proofs.assert_replicas_identical([as_tensors(params) for params in device_params])
+
+
+def assert_equals_one_device(
+    ours: Sequence[np.ndarray | Tensor], one_device: Sequence[np.ndarray | Tensor]
+) -> float:
+    """Insist that `ours` equals what one device computed, up to rounding; return the difference."""
+    return proofs.assert_equals_one_device(as_tensors(ours), as_tensors(one_device))
+
+
+def prove_equals_one_device(
+    train_batch: Callable,
+    get_params: Callable,
+    devices: Sequence[mx.Context],
+    *,
+    batch_size: int = 7,
+    num_steps: int = 3,
+    dtype: str = "float64",
+) -> float:
+    """Train LeNet on `devices` and on one device, on the same batches, and compare every step.
+
+    The one device uses nothing but autograd on the mean loss of the whole batch. Returns the
+    largest difference over all steps; raises AssertionError where the replicas come apart, share
+    storage, or leave the path of the one device.
+    """
+    generator = torch.Generator().manual_seed(1)
+    start = [p.astype(dtype) for p in lenet_params()]
+    device_params = [get_params(start, device) for device in devices]
+    one_device = [p.copy() for p in start]
+    for p in one_device:
+        p.attach_grad()
+    lr, difference = 0.1, 0.0
+    assert_replicas_identical(device_params)
+    for _ in range(num_steps):
+        X = from_torch(torch.randn((batch_size, 1, 28, 28), generator=generator)).astype(dtype)
+        y = from_torch(torch.randint(10, (batch_size,), generator=generator))
+        train_batch(X, y, device_params, devices, lr)
+        with autograd.record():
+            mean_loss = loss(lenet(X, one_device), y).mean()
+        mean_loss.backward()
+        for p in one_device:
+            p -= lr * p.grad
+        assert_replicas_identical(device_params)
+        difference = max(difference, assert_equals_one_device(device_params[0], one_device))
+    return difference
