@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import mxnet as mx
 import torch
-from mxnet import autograd, np
+from mxnet import autograd, gluon, np
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
@@ -25,6 +25,19 @@ def as_tensors(arrays: Iterable[np.ndarray | Tensor]) -> list[Tensor]:
         x.detach() if isinstance(x, Tensor) else from_dlpack(mx.nd.to_dlpack_for_read(x))
         for x in arrays
     ]
+
+
+def copy_weights(source: torch.nn.Module, net: gluon.Block) -> None:
+    """Give `net`, initialized and of the same layers and dtype, the parameters and statistics of a
+    network of PyTorch, on all its devices.
+
+    Parameters go by their place in the network, `3.0.conv1.weight`, which both frameworks name
+    alike; only BatchNorm's weight and bias are called gamma and beta in Gluon.
+    """
+    weights = source.state_dict()
+    for name, parameter in net._collect_params_with_prefix().items():
+        name = name.replace("gamma", "weight").replace("beta", "bias")
+        parameter.set_data(from_torch(weights[name]))
 
 
 def largest_difference(
