@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from book.theme.browser import NAMES, program, running
 from tests.leftovers import state_of_this_process
 
 ROOT = Path(__file__).resolve().parent.parent
+# The tests of the Gluon edition run where MXNet is: tests/test_gluon.py starts them there.
+collect_ignore = [] if find_spec("mxnet") else ["gluon"]
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def cell(body: str, tags: str = "save") -> str:
     return f"Prose.\n\n```{{code-cell}} ipython3\n:tags: [{tags}]\n\n{body}\n```\n\nMore prose.\n"
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: str(path.relative_to(ROOT / "chapters"))[:-3])
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_saved_cells_are_the_package_character_for_character(chapter: Path) -> None:
     text = chapter.read_text(encoding="utf-8")
     assert text == synchronised(text), "type: make sync"

@@ -31,6 +31,7 @@ from d2l_mgpu.gluon.models import (  # noqa: E402
 from d2l_mgpu.gluon.proofs import (  # noqa: E402
     assert_equals_one_device,
     assert_replicas_identical,
+    copy_weights,
     largest_difference,
     prove_equals_one_device,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "assert_equals_one_device",
     "assert_replicas_identical",
     "concise",
+    "copy_weights",
     "describe",
     "evaluate_accuracy",
     "evaluate_accuracy_gpus",
