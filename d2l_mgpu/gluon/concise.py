@@ -6,8 +6,9 @@ summed over unequal shards, a gradient from every context in every step, and an 
 counts each example once.
 
 What k contexts do not share are the running statistics of BatchNorm: each context updates its own
-copy with its own shards, and MXNet never exchanges them. Each replica predicts with its own, and
-`save_parameters` writes their mean over the contexts.
+copy with its own shards. MXNet exchanges them only once, when the trainer's first step copies those
+of the first context to all. Each replica predicts with its own, and `save_parameters` writes their
+mean over the contexts.
 """
 
 import time
@@ -48,7 +49,11 @@ def evaluate_accuracy_gpus(
     hits = total = 0
     for X, y in data_iter:
         shards = zip(*split_f(X, y, devices), devices, strict=True)
-        right = [(net(X_).argmax(axis=1) == y_).sum() for X_, y_, _ in shards if len(y_) > 0]
+        right = [
+            (net(X_).argmax(axis=1).astype(y_.dtype) == y_).sum()
+            for X_, y_, _ in shards
+            if len(y_) > 0
+        ]
         hits += sum(int(n) for n in right)  # reading a number waits for its device: do it last
         total += len(y)
     return hits / total

@@ -6,11 +6,13 @@ each argument here may hold arrays of MXNet or tensors of PyTorch, and both may 
 MXNet's CPU computes in float64 what the two networks need, so 1e-12 is the tolerance here, too.
 """
 
+import ctypes
 from collections.abc import Callable, Iterable, Sequence
 
 import mxnet as mx
 import torch
 from mxnet import autograd, gluon, np
+from mxnet.base import _LIB, check_call
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
@@ -21,10 +23,15 @@ from d2l_mgpu.gluon.models import lenet, lenet_params, loss
 
 def as_tensors(arrays: Iterable[np.ndarray | Tensor]) -> list[Tensor]:
     """View each array as a tensor in the same memory, once it has been computed."""
-    return [
-        x.detach() if isinstance(x, Tensor) else from_dlpack(mx.nd.to_dlpack_for_read(x))
-        for x in arrays
-    ]
+    tensors = []
+    for x in arrays:
+        if not isinstance(x, Tensor):
+            # Who asks for its address gets an array out of the layout that oneDNN has chosen for
+            # it, and which DLPack cannot describe
+            check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(ctypes.c_void_p())))
+            x = from_dlpack(mx.nd.to_dlpack_for_read(x))
+        tensors.append(x.detach())
+    return tensors
 
 
 def copy_weights(source: torch.nn.Module, net: gluon.Block) -> None:

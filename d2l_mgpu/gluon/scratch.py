@@ -37,10 +37,11 @@ def allreduce(data: Sequence[np.ndarray]) -> None:
     if len({(x.shape, str(x.dtype)) for x in data}) > 1:
         found = ", ".join(f"{x.shape} {x.dtype}" for x in data)
         raise ValueError(f"allreduce needs arrays of one shape and dtype, but got {found}.")
+    total = data[0]
     for x in data[1:]:
-        data[0][...] += x.as_in_ctx(data[0].ctx)
+        total += x.as_in_ctx(total.ctx)
     for x in data[1:]:
-        data[0].copyto(x)  # into the array that is there
+        total.copyto(x)  # into the array that is there
 
 
 def scatter(X: np.ndarray, devices: Sequence[mx.Context]) -> list[np.ndarray]:
@@ -68,7 +69,7 @@ def sgd(params: Sequence[np.ndarray], lr: float, batch_size: int) -> None:
     then set the gradients to zero."""
     for p in params:
         p -= lr / batch_size * p.grad
-        p.grad[...] = 0
+        p.grad[:] = 0
 
 
 def train_batch(
@@ -108,7 +109,7 @@ def evaluate_accuracy(
     for X, y in data_iter:
         shards = zip(*split_batch(X, y, devices), device_params, strict=True)
         right = [
-            (lenet(X_, params).argmax(axis=1) == y_).sum()
+            (lenet(X_, params).argmax(axis=1).astype(y_.dtype) == y_).sum()
             for X_, y_, params in shards
             if len(y_) > 0
         ]
