@@ -56,7 +56,8 @@ The start, in PyTorch. {LONG}
 MXNET = f"""(sec_gluon_towers)=
 # Towers in MXNet
 
-The start, in MXNet; its {{ref}}`twin <sec_towers>`, and {{ref}}`a part <sec_shared>` of it. {LONG}
+The start, in MXNet; its {{ref}}`twin <sec_towers>`, {{ref}}`a part <sec_shared>` of it, and
+{{ref}}`more <sec_below>`. {LONG}
 
 ## Only in MXNet
 
@@ -290,7 +291,7 @@ def test_the_choice_is_remembered_on_every_page(show) -> None:
     assert prose(page) == {
         "towers": "gluon/towers.html",
         "shared": "gluon/towers.html#a-shared-section",
-        "below": "gluon/towers.html#a-shared-section",
+        "below": "towers.html#sec-below",  # MXNet has nothing of the kind
         "renamed": "gluon/towers.html#named-by-mxnet",
         "MXNet": "gluon/towers.html",
         "the second chapter": "second.html",
@@ -371,13 +372,22 @@ def test_the_choice_of_the_page_that_is_open_changes_its_links_only(show) -> Non
     assert page.evaluate("localStorage.getItem('framework')") == "pytorch"
 
 
-def test_an_mxnet_page_names_its_twin(show) -> None:
-    choose(show("chapters/towers.html"), "mxnet")
+@pytest.mark.parametrize("chosen", [None, "mxnet"])
+def test_an_mxnet_page_leads_to_mxnet_but_names_its_twin(show, chosen: str | None) -> None:
+    if chosen:
+        choose(show("chapters/towers.html"), chosen)
     page = show("chapters/gluon/towers.html")
     assert prose(page) == {
         "twin": "towers.html#sec-towers",
         "a part": "gluon/towers.html#a-shared-section",
+        "more": "towers.html#sec-below",
     }
+
+
+def test_an_mxnet_page_leads_to_pytorch_for_whom_has_chosen_that(show) -> None:
+    choose(show("chapters/gluon/towers.html"), "pytorch")
+    page = show("chapters/gluon/towers.html")
+    assert prose(page)["a part"] == "towers.html#sec-shared"
 
 
 def test_an_mxnet_page_stands_at_the_place_of_its_twin(show) -> None:
@@ -449,6 +459,13 @@ def test_the_switch_is_in_sight_and_accessible(
     assert page.evaluate(MISPLACED) == []
     assert page.evaluate(OVERFLOW) <= 0
     context.close()
+
+
+def test_a_planted_button_out_of_place_is_found(show) -> None:
+    page = show("chapters/towers.html")
+    assert page.evaluate(MISPLACED) == []
+    page.add_style_tag(content=".frameworks { transform: translateX(-3rem) }")
+    assert len(page.evaluate(MISPLACED)) >= 2
 
 
 def test_the_summary_of_a_result_is_of_the_article(page: Page, site: Path) -> None:

@@ -3,6 +3,9 @@
 The MXNet edition of `chapters/<name>` is `chapters/gluon/<name>`. Where a book has both pages, both
 show the switch, and the MXNet page stands at the place of its twin: before and after it comes what
 comes before and after the PyTorch page.
+
+After a choice of MXNet, the script lets links lead to MXNet pages. A link to what only the PyTorch
+page has stays as it is, and so does one inside of anything with the class `keep-framework`.
 """
 
 from __future__ import annotations
@@ -46,27 +49,25 @@ def names(section: nodes.section) -> list[str]:
 
 
 def counterparts(page: nodes.document, other: nodes.document) -> dict[str, str]:
-    """Every id of a page, and the id of its section in the twin.
+    """The ids of the sections that a page shares with its twin, and the id in the twin.
 
-    Where the twin lacks the section, the nearest one before it counts; what is left out belongs to
-    the top of the page.
+    The whole page is the twin's whole page, whose id is "".
     """
     of_twin: dict[str, str] = {}
     for section in other.findall(nodes.section):
         for name in names(section):
             of_twin.setdefault(name, section["ids"][0])
     found: dict[str, str] = {}
-    place = ""
-    for node in page.findall(nodes.Element):
-        if isinstance(node, nodes.section) and node.parent is not page:
-            place = next((of_twin[name] for name in names(node) if name in of_twin), place)
-        if place:
-            found |= {name: place for name in node["ids"] if not NUMBERED.fullmatch(name)}
+    for section in page.findall(nodes.section):
+        if section.parent is page:
+            found |= dict.fromkeys(section["ids"], "")
+        elif shared := [of_twin[name] for name in names(section) if name in of_twin]:
+            found |= dict.fromkeys(section["ids"], shared[0])
     return found
 
 
 def twins(env: BuildEnvironment) -> dict[str, dict[str, Any]]:
-    """For each framework: the pages that have a twin in it, the twin, and its sections."""
+    """For each framework: the pages that have a twin in it, the twin, and the shared sections."""
     found: dict[str, dict[str, Any]] = {framework: {} for framework in NAMES}
     for docname in sorted(env.all_docs):
         if other := twin(docname, env.all_docs):

@@ -1,5 +1,5 @@
 // The switch of frameworks keeps the section; the choice is remembered: after MXNet, links lead to
-// the MXNet twin of a page. TWINS, which the build writes, knows the twins and their sections.
+// the MXNet twin of a page. TWINS, which the build writes, knows the twins and what they share.
 "use strict";
 
 (() => {
@@ -22,21 +22,31 @@
   }
 
   const here = parts(location.href).page;
+  const isMxnet = Object.hasOwn(TWINS.pytorch, here);
 
   /** The address of an address' twin in MXNet; null where a link should stay as it is. */
   function inMxnet(address) {
     const { page, id } = parts(address);
     const twin = TWINS.mxnet[page];
     if (!twin || page === here) return null;
-    const section = twin.sections[id];
+    const section = id ? twin.sections[id] : "";
+    if (section === undefined) return null; // only the PyTorch page has it
     // From a page to its own top leads no link: this one means the other framework.
     if (twin.page === here && !section) return null;
     return `${root}${twin.page}.html${section ? `#${section}` : ""}`;
   }
 
+  /** The section of the twin that the reader sees here, or the nearest before it. */
+  function sameSection({ sections }) {
+    const all = [...document.querySelectorAll("article section[id]")].map(({ id }) => id);
+    const read = all.slice(0, all.indexOf(currentSection()) + 1);
+    return sections[read.findLast((id) => Object.hasOwn(sections, id))] ?? "";
+  }
+
   /** Let the links of the page lead where the reader's choice says. */
   function direct() {
-    const toMxnet = remembered() === "mxnet";
+    // Who has not chosen goes on in the framework that is open.
+    const toMxnet = (remembered() ?? (isMxnet ? "mxnet" : "pytorch")) === "mxnet";
     for (const link of document.links) {
       if (link.closest(KEPT)) continue;
       const written = link.dataset.written;
@@ -56,7 +66,7 @@
       event.preventDefault(); // the page is here already; only its links change
       direct();
     } else {
-      link.hash = TWINS[framework][here]?.sections[currentSection()] ?? "";
+      link.hash = sameSection(TWINS[framework][here]);
     }
   }
 
