@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import yaml
 
 from book.translation.languages import ENGLISH, LANGUAGES, Language
 
 ROOT = Path(__file__).resolve().parent.parent
+GLUON = "gluon"  # chapters/gluon holds the MXNet edition of chapters that stand in chapters
 INSTALL_D2L = re.compile(r"pip install (--no-deps d2l==\S+)")
 
 
@@ -65,9 +66,9 @@ def notebook_path(docname: str, language: Language = ENGLISH) -> str:
 
 
 def pytorch_twin(docname: str) -> str | None:
-    """The PyTorch edition of a page of the Gluon edition; None for all other pages."""
-    folder, _, name = docname.rpartition("/")
-    return f"{folder.removesuffix('/gluon')}/{name}" if folder.endswith("/gluon") else None
+    """The PyTorch page of an MXNet page, be it in the book or not; None for any other page."""
+    path = PurePosixPath(docname)
+    return str(path.parent.parent / path.name) if path.parent.name == GLUON else None
 
 
 def d2l_requirement(requirements: Path = ROOT / "requirements.txt") -> str:

@@ -23,29 +23,24 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 
-FOLDER = "gluon"
+from book.facts import GLUON, pytorch_twin
+
 NAMES = {"pytorch": "PyTorch", "mxnet": "MXNet"}
 NUMBERED = re.compile(r"id\d+")  # an id that docutils made up: it means nothing on another page
 DATA = "twins.js"
 
 
-def pytorch_twin(docname: str) -> str | None:
-    """The PyTorch page of an MXNet page, be it in the book or not; None for any other page."""
-    path = PurePosixPath(docname)
-    return str(path.parent.parent / path.name) if path.parent.name == FOLDER else None
-
-
 def twin(docname: str, docs: Container[str]) -> str | None:
     """The same page in the other framework, if it is among `docs`."""
     path = PurePosixPath(docname)
-    other = pytorch_twin(docname) or str(path.parent / FOLDER / path.name)
+    other = pytorch_twin(docname) or str(path.parent / GLUON / path.name)
     return other if docname in docs and other in docs else None
 
 
 def names(section: nodes.section) -> list[str]:
     """What a section and its twin have in common: the heading's id, the label without `gluon`."""
     known = [name for name in section["ids"] if not NUMBERED.fullmatch(name)]
-    return [re.sub(rf"^(sec-)?{FOLDER}-", r"\1", name) for name in known]
+    return [re.sub(rf"^(sec-)?{GLUON}-", r"\1", name) for name in known]
 
 
 def counterparts(page: nodes.document, other: nodes.document) -> dict[str, str]:
