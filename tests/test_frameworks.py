@@ -337,8 +337,12 @@ def test_another_window_follows_the_choice(show, site: Path) -> None:
     page = show("chapters/third.html")
     other = page.context.new_page()
     other.goto((site / "chapters/towers.html").as_uri())
+    written = prose(page)
     choose(other, "mxnet")
     page.wait_for_function("document.querySelector('a.left-prev').href.includes('gluon')")
+    choose(other, "pytorch")
+    page.wait_for_function("!document.querySelector('a.left-prev').href.includes('gluon')")
+    assert prose(page) == written
 
 
 def test_the_choice_is_remembered_across_languages(show) -> None:
