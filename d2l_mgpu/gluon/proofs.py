@@ -18,11 +18,13 @@ from torch.utils.dlpack import from_dlpack
 
 from d2l_mgpu import proofs
 from d2l_mgpu.gluon.data import from_torch
+from d2l_mgpu.gluon.devices import synchronize
 from d2l_mgpu.gluon.models import lenet, lenet_params, loss
 
 
-def as_tensors(arrays: Iterable[np.ndarray | Tensor]) -> list[Tensor]:
-    """View each array as a tensor in the same memory, once it has been computed."""
+def as_tensors(arrays: Iterable[np.ndarray]) -> list[Tensor]:
+    """View each array as a tensor in the same memory, once all queued work is done."""
+    synchronize()
     tensors = []
     for x in arrays:
         if not isinstance(x, Tensor):
@@ -47,9 +49,7 @@ def copy_weights(source: torch.nn.Module, net: gluon.Block) -> None:
         parameter.set_data(from_torch(weights[name]))
 
 
-def largest_difference(
-    ours: Iterable[np.ndarray | Tensor], theirs: Iterable[np.ndarray | Tensor]
-) -> float:
+def largest_difference(ours: Iterable[np.ndarray], theirs: Iterable[np.ndarray]) -> float:
     """Return the largest absolute difference between two lists of arrays of equal shapes."""
     return proofs.largest_difference(as_tensors(ours), as_tensors(theirs))
 
@@ -59,9 +59,7 @@ def assert_replicas_identical(device_params: Sequence[Sequence[np.ndarray]]) -> 
     proofs.assert_replicas_identical([as_tensors(params) for params in device_params])
 
 
-def assert_equals_one_device(
-    ours: Sequence[np.ndarray | Tensor], one_device: Sequence[np.ndarray | Tensor]
-) -> float:
+def assert_equals_one_device(ours: Sequence[np.ndarray], one_device: Sequence[np.ndarray]) -> float:
     """Insist that `ours` equals what one device computed, up to rounding; return the difference."""
     return proofs.assert_equals_one_device(as_tensors(ours), as_tensors(one_device))
 
