@@ -14,7 +14,7 @@ export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 # Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
 ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
 
-.PHONY: help book serve cards pdf notebooks locales sync format test test-faults bench clean
+.PHONY: gluon help book serve cards pdf notebooks locales sync format test test-faults bench clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -57,15 +57,19 @@ test-faults: $(READY) ## kill a training run 20 times, launch 50 times: what tak
 bench: $(READY) ## measure what the book says about speed (ROWS="ring buckets": only that)
 	$(BIN)/python -m benchmarks $(ROWS)
 
+book serve cards pdf notebooks locales test: gluon
+
+gluon: $(READY)
+	@$(BIN)/python -m book.mxnet
+
 clean: ## remove what was built, but not the environment
 	rm -rf _build
 
-$(READY): requirements.txt requirements-mxnet.txt pyproject.toml
+$(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
 	  echo "The book needs Python 3.11 to 3.14. Type: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check $(D2L)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m book.mxnet
 	touch $@

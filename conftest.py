@@ -24,15 +24,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Notebooks of the Gluon edition need its kernel."""
-    gluon = collection_path.name == "gluon" and "notebooks" in collection_path.parts
+    gluon = collection_path.suffix == ".ipynb" and collection_path.parent.name == "gluon"
     return True if gluon and not has_kernel(mxnet.KERNEL) else None
 
 
-def pytest_report_header() -> str | None:
-    """Say what is left out."""
-    if has_kernel(mxnet.KERNEL):
-        return None
-    return "no kernel for MXNet on this machine: the notebooks of the Gluon edition are left out"
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what was left out."""
+    if config.option.nbval and not has_kernel(mxnet.KERNEL):
+        terminalreporter.write_line(
+            "No kernel for MXNet here: the notebooks in gluon/ are left out."
+        )
 
 
 @pytest.hookimpl(tryfirst=True)

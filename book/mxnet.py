@@ -16,10 +16,11 @@ from pathlib import Path
 
 from book.facts import ROOT
 
-KERNEL = "mxnet"
+KERNEL = "d2l-mgpu-mxnet"  # readers may have another one called mxnet
 VERSION = (3, 11)
 FOLDER = ROOT / ".venv-mxnet"
 PYTHON = FOLDER / "bin" / "python"
+READY = FOLDER / ".ready"  # the environment is complete
 REQUIREMENTS = ROOT / "requirements-mxnet.txt"
 # What the Gluon edition needs of the book's other pins
 SHARED = {"torch", "torchvision", "cloudpickle", "tqdm", "ipykernel", "pytest", "pytest-timeout"}
@@ -34,7 +35,14 @@ print(json.dumps({"framework": f"MXNet {mxnet.__version__}", "devices": devices,
 
 def mxnet_python() -> Path | None:
     """The Python of the environment; None where it could not be made."""
-    return PYTHON if PYTHON.exists() else None
+    return PYTHON if READY.exists() else None
+
+
+def is_current() -> bool:
+    """Whether the environment is complete, and as the pins say."""
+    pins = [REQUIREMENTS, ROOT / "requirements.txt", ROOT / "pyproject.toml"]
+    changed = max(path.stat().st_mtime for path in pins)
+    return READY.exists() and READY.stat().st_mtime >= changed
 
 
 def facts() -> dict[str, str]:
@@ -76,19 +84,25 @@ def make(python: str) -> None:
     run(*pip, "--no-deps", "-e", ROOT)
     kernel: list[str | Path] = ["--prefix", sys.prefix, "--name", KERNEL, "--display-name", "MXNet"]
     run(PYTHON, "-m", "ipykernel", "install", *kernel)
+    READY.touch()
 
 
 def main() -> None:
     """Make what can be made here, and say in one line what it is, or why there is nothing."""
-    if found := find_python():
-        print("Making .venv-mxnet, the environment of the Gluon edition", flush=True)
-        try:
-            make(found)
-        except RuntimeError as error:
-            shutil.rmtree(FOLDER, ignore_errors=True)  # half an environment is worse than none
-            print(f"MXNet cannot be installed here: {error}")
-    else:
-        print("The Gluon edition is executed on Python 3.11 only, which is not on this machine.")
+    if is_current():
+        return
+    found = find_python()
+    if found is None:
+        print("MXNet needs a python3.11, and none is on the PATH: its pages show saved outputs.")
+        return
+    print("Making .venv-mxnet, the environment of the Gluon edition", flush=True)
+    try:
+        make(found)
+    except (RuntimeError, OSError) as error:
+        print(f"MXNet cannot be installed, so its pages show saved outputs: {error}")
+    finally:
+        if not READY.exists():  # half an environment is worse than none
+            shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 import nbformat
 from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -42,11 +42,21 @@ def code_cells(cells: list[Any]) -> list[Any]:
     return [cell for cell in cells if cell.cell_type == "code"]
 
 
+def in_cache(cache: JupyterCacheAbstract, chapter: Any) -> bool:
+    """Whether a chapter was executed here before, or its outputs were restored."""
+    try:
+        return cache.match_cache_notebook(chapter) is not None
+    except KeyError:
+        return False
+
+
 def restored(chapter: Any, path: Path) -> Any | None:
     """The notebook at `path`; its outputs are put into `chapter` if both have the same code."""
     if not path.exists():
         return None
     saved = nbformat.read(path, as_version=4)
+    if not saved.metadata.get("d2l_mgpu", {}).get("executed"):
+        return None  # nobody knows when
     ours, theirs = code_cells(chapter.cells), code_cells(saved.cells)[1:]  # the first one installs
     if [cell.source for cell in ours] != [cell.source for cell in theirs]:
         return None
@@ -67,12 +77,13 @@ def use_saved_outputs(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -
             continue
         chapter = notebook(app, docname)
         spec = chapter.metadata.kernelspec
-        if has_kernel(spec.name):
+        if has_kernel(spec.name) or in_cache(cache, chapter):
             continue
         missing = f"{docname}: no kernel for {spec.display_name} on this machine, so"
         saved = restored(chapter, Path(app.srcdir, notebook_path(docname)))
         if saved is None:
-            say(f"{missing} no outputs are shown: its code is not that of its notebook")
+            say(f"{missing} no outputs are shown: no committed notebook holds those of this code")
+            without_outputs(env)[docname] = spec.name
             settings = env.mystnb_config  # type: ignore[attr-defined]
             excluded = [*settings.execution_excludepatterns, f"{docname}.md"]
             settings.execution_excludepatterns = excluded
@@ -85,16 +96,25 @@ def use_saved_outputs(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -
         path.write_text(json.dumps(facts, indent=1))
 
 
+def without_outputs(env: BuildEnvironment) -> dict[str, str]:
+    """The chapters of which there are no outputs, and the kernels that they wait for."""
+    vars(env).setdefault("without_outputs", {})
+    return env.without_outputs  # type: ignore[attr-defined]
+
+
 def outdated(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> list[str]:
-    """The chapters with saved outputs that can be executed by now."""
+    """The chapters with saved outputs, or none, that can be executed by now."""
     cache = get_cache(app.config.nb_execution_cache_path)
-    found = []
+    waiting = without_outputs(env)
+    found = [docname for docname, kernel in waiting.items() if has_kernel(kernel)]
+    for docname in found:
+        del waiting[docname]
     for record in cache.list_cache_records():
         if SAVED in record.data:
             name = cache.get_cache_bundle(record.pk).nb.metadata.kernelspec.name
             if has_kernel(name):
                 cache.remove_cache(record.pk)
-                found.append(env.path2doc(record.uri))
+                found.append(env.path2doc(record.uri) or "")
     return [docname for docname in found if docname in env.found_docs]
 
 

@@ -23,7 +23,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.locale import _
 
 from book import mxnet
-from book.execution import SOURCE, executed, notebook
+from book.execution import SOURCE, notebook
 
 
 def facts_file(cache: str, hashkey: str) -> Path:
@@ -49,15 +49,17 @@ def environment(kernel: str) -> dict[str, str]:
 
 
 def record(app: Sphinx, env: BuildEnvironment) -> None:
-    """Write the facts about what this build executed."""
+    """Write the facts about what was executed."""
     cache = get_cache(app.config.nb_execution_cache_path)
     facts: dict[str, dict[str, str]] = {}
-    for entry in executed(app):
+    for entry in cache.list_cache_records():
+        path = facts_file(app.config.nb_execution_cache_path, entry.hashkey)
+        if path.exists():  # an interrupted build may have left some without
+            continue
         kernel = cache.get_cache_bundle(entry.pk).nb.metadata.kernelspec.name
         facts[kernel] = facts.get(kernel) or environment(kernel)
         time = entry.created.replace(tzinfo=UTC).isoformat(timespec="seconds")
-        text = json.dumps({"time": time, **facts[kernel]}, indent=1)
-        facts_file(app.config.nb_execution_cache_path, entry.hashkey).write_text(text)
+        path.write_text(json.dumps({"time": time, **facts[kernel]}, indent=1))
 
 
 def provenance(app: Sphinx, docname: str) -> dict[str, str] | None:

@@ -18,7 +18,6 @@ import polib
 from polib import POEntry, POFile
 from sphinx.errors import ExtensionError
 
-from book.facts import pytorch_twin
 from book.translation.languages import Language
 
 State = Literal["translated", "stale", "missing"]
@@ -51,21 +50,6 @@ def read(path: Path, language: Language) -> POFile:
         return polib.pofile(str(path), wrapwidth=WIDTH)
     except (OSError, UnicodeDecodeError) as error:
         raise ExtensionError(f"{path} is no readable catalogue: {error}") from error
-
-
-def read_page(root: Path, language: Language, name: str) -> tuple[POFile, list[Path]]:
-    """What is translated of a page, and where it is read.
-
-    The Gluon edition of a page shares much of its text with the PyTorch one, whose catalogue then
-    holds the translation, once for both.
-    """
-    names = filter(None, [name, pytorch_twin(name)])
-    paths = [folder(root, language) / f"{each}.po" for each in names]
-    catalogue, *others = [read(path, language) for path in paths]
-    own = {message.msgid for message in catalogue}
-    for other in others:
-        catalogue.extend(message for message in other if message.msgid not in own)
-    return catalogue, paths
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -38,21 +38,32 @@ def former_texts(old: Sequence[str], new: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def merged(old: POFile, sources: Iterable[Source], known: Iterable[POEntry] = ()) -> POFile:
+def merged(
+    old: POFile,
+    sources: Iterable[Source],
+    known: Iterable[POEntry] = (),
+    shared: Sequence[POFile] = (),
+) -> POFile:
     """A catalogue for the present English texts that keeps what the old one knows.
 
     `known` are the messages of all catalogues of the language: a paragraph that moved to another
     page takes its translation along. A translation whose English is gone becomes obsolete.
+    `shared` are catalogues of other pages of whose text a part stands on this one, too.
     """
     notes: dict[str, list[str]] = {}
     for source in sources:
         kinds = notes.setdefault(source.text, [])
         kinds += [source.note] if source.note and source.note not in kinds else []
-    own = {message.msgid: message for message in old if message.msgstr}
+    pages = [messages(catalogue) for catalogue in (*shared, old)]
+    current = [message for page in pages for message in page]
+    own = {message.msgid: message for message in [*old, *current] if message.msgstr}
     # Changed, and then changed back: the translation is current again.
     restored = {m.previous_msgid: m for m in own.values() if state(m) == "stale"}
     elsewhere = {message.msgid: message for message in known if state(message) == "translated"}
-    former = former_texts([message.msgid for message in messages(old)], [*notes])
+    former: dict[str, str] = {}
+    # The texts of several catalogues take turns on the page; each has its own in the page's order.
+    for each in [current, *pages] if shared else pages:
+        former |= former_texts([message.msgid for message in each], [*notes])
 
     new = POFile(wrapwidth=WIDTH)
     new.header, new.metadata = old.header, old.metadata

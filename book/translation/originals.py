@@ -19,6 +19,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
+from book.facts import pytorch_twin
 from book.translation import catalogues
 from book.translation.catalogue_builder import translatable
 from book.translation.catalogues import Source, State
@@ -57,11 +58,13 @@ class KeepEnglish(SphinxTransform):
         if spoken is ENGLISH or not self.app.builder.use_message_catalog:
             return
         root, name = Path(self.app.srcdir), self.env.docname
-        known, paths = catalogues.read_page(root, spoken, name)
+        folder = catalogues.folder(root, spoken)
+        paths = [folder / f"{page}.po" for page in (name, pytorch_twin(name)) if page]
         for path in paths:
             self.env.note_dependency(str(path))
+        own, *shared = [catalogues.read(path, spoken) for path in paths]
         texts = list(translatable(self.document))
-        catalogue = merged(known, [Source(text, "") for _, text in texts])
+        catalogue = merged(own, [Source(text, "") for _, text in texts], shared=shared)
         compiled = root / LOCALES / spoken.code / "LC_MESSAGES" / f"{name}.mo"
         compiled.parent.mkdir(parents=True, exist_ok=True)
         catalogues.for_sphinx(catalogue).save_as_mofile(str(compiled))

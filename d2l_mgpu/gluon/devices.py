@@ -5,6 +5,8 @@ lives in exactly one of them. So replicas on one machine without a GPU are separ
 nothing has to share a context.
 """
 
+from collections.abc import Sequence
+
 import mxnet as mx
 from mxnet import npx
 
@@ -32,7 +34,7 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[mx.Context]:
     return devices
 
 
-def synchronize() -> None:
-    """Wait until every context has finished its queued work; without it a clock measures only
-    how fast work is queued. MXNet queues on the CPU, too."""
+def synchronize(devices: Sequence[mx.Context] = ()) -> None:
+    """Wait until all queued work is done, whichever `devices` are named; without it a clock
+    measures only how fast work is queued. MXNet queues on the CPU, too."""
     npx.waitall()

@@ -38,7 +38,10 @@ def lenet(X: np.ndarray, params: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def loss(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Cross-entropy of logits (n, classes) against labels (n,): n values, one per example."""
+    """Cross-entropy of logits (n, classes) against labels (n,): n values, one per example.
+
+    MXNet does not check labels: one that is out of range counts as the nearest class.
+    """
     # Not npx.log_softmax: in float32 it is ten times less exact than rounding allows
     shifted = logits - logits.max(axis=1, keepdims=True)  # exp cannot overflow
     return np.log(np.exp(shifted).sum(axis=1)) - npx.pick(shifted, y)

@@ -23,13 +23,16 @@ from d2l_mgpu.gluon.models import lenet, lenet_params, loss
 
 
 def as_tensors(arrays: Iterable[np.ndarray]) -> list[Tensor]:
-    """View each array as a tensor in the same memory, once all queued work is done."""
+    """View each array as a tensor in the same memory, once all queued work is done.
+
+    What MXNet does to the array later shows in the tensor: use it at once, or clone it.
+    """
     synchronize()
     tensors = []
     for x in arrays:
         if not isinstance(x, Tensor):
-            # Who asks for its address gets an array out of the layout that oneDNN has chosen for
-            # it, and which DLPack cannot describe
+            # oneDNN may keep an array in a layout of its own, which DLPack cannot describe. Asking
+            # for its address puts it back; no public function does.
             check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(ctypes.c_void_p())))
             x = from_dlpack(mx.nd.to_dlpack_for_read(x))
         tensors.append(x.detach())

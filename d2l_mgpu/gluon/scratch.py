@@ -49,6 +49,8 @@ def scatter(X: np.ndarray, devices: Sequence[mx.Context]) -> list[np.ndarray]:
 
     Always one shard per device: sizes differ by at most one, and a shard may be empty.
     """
+    if not devices:
+        raise ValueError("There must be at least one device, but the list of devices is empty.")
     shards = np.array_split(X, len(devices))
     return [shard.as_in_ctx(device) for shard, device in zip(shards, devices, strict=True)]
 

@@ -266,19 +266,24 @@ def test_no_epochs_are_refused():
         concise.train(small_net(), 1, 8, 0.1, num_epochs=0, load_data=toy_data)
 
 
-def test_parameters_exist_where_data_has_passed_and_nowhere_else():
+def test_deferred_parameters_exist_on_all_contexts_once_data_has_passed_one():
     net = resnet18(10)
     init_weights(net, devices(2))
     with pytest.raises(RuntimeError, match="initialization was deferred"):
         net[-1].weight.data(mx.cpu(0))
-    X, y = np.zeros((4, 1, 8, 8)), np.zeros(4)
-    for shard in split_batch(X, y, devices(2))[0]:
-        assert net(shard).shape == (2, 10)
+    assert net(np.zeros((4, 1, 8, 8))).shape == (4, 10)
     assert_replicas_identical([parameters(net, device) for device in devices(2)])
     with pytest.raises(RuntimeError, match=r"not initialized on context cpu\(2\)"):
         net[-1].weight.data(mx.cpu(2))
     learned = [p for p in net.collect_params().values() if p.grad_req != "null"]
     assert sum(p.data(mx.cpu(0)).size for p in learned) == 11_175_818
+
+
+def test_another_seed_starts_from_other_weights():
+    nets = small_net(), small_net()
+    for seed, net in enumerate(nets):
+        concise.train(net, 1, 60, 0.0, num_epochs=1, seed=seed, load_data=toy_data)
+    assert largest_difference(*(parameters(net, mx.cpu(0)) for net in nets)) > 0.01
 
 
 def test_every_public_name_is_importable_and_documented():

@@ -1,6 +1,7 @@
 """Data parallelism from scratch in MXNet: k contexts equal one, whatever the shards."""
 
 import builtins
+from functools import partial
 
 import mxnet as mx
 import pytest
@@ -64,7 +65,7 @@ def rebinding_allreduce(data):
 
 
 def aliasing_get_params(params, device):
-    """Erratum 2: `as_in_ctx` makes no copy where source and target context are the same."""
+    """Erratum 2, translated: `as_in_ctx` makes no copy where source and target context are the same."""
     replicas = [p.as_in_ctx(device) for p in params]
     for p in replicas:
         p.attach_grad()
@@ -292,3 +293,23 @@ def test_wrong_arguments_for_the_data_are_refused_in_the_words_of_pytorch():
 
 def test_importing_the_package_turns_the_numpy_interface_on():
     assert npx.is_np_array() and npx.is_np_shape()
+
+
+@pytest.mark.parametrize(("std", "seed"), [(0.1, 0), (0.1, 1), (None, 1)])
+def test_training_starts_from_the_weights_of_its_std_and_seed(std, seed):
+    load_data = partial(load_data_fashion_mnist, num_train=96, num_test=8)
+    (epoch,) = scratch.train(1, 96, 0.0, num_epochs=1, std=std, seed=seed, load_data=load_data)
+    X, y = next(iter(load_data(96)[0]))
+    expected = loss(lenet(X, lenet_params(std, seed)), y).mean().item()
+    assert epoch.loss == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("k", "kind"), [(1, mx.gpu), (2, mx.gpu), (3, mx.cpu)])
+def test_gpus_are_taken_where_there_are_enough(k, kind, monkeypatch):
+    monkeypatch.setattr(mx.context, "num_gpus", lambda: 2)
+    assert get_devices(k, quiet=True) == [kind(i) for i in range(k)]
+
+
+def test_an_empty_list_of_devices_is_refused():
+    with pytest.raises(ValueError, match="at least one device"):
+        scatter(np.zeros((4, 2)), [])
