@@ -56,7 +56,9 @@ def merged(
         kinds += [source.note] if source.note and source.note not in kinds else []
     pages = [messages(catalogue) for catalogue in (*shared, old)]
     current = [message for page in pages for message in page]
-    own = {message.msgid: message for message in [*old, *current] if message.msgstr}
+    own: dict[str, POEntry] = {
+        message.msgid: message for message in [*old, *current] if message.msgstr
+    }
     # Changed, and then changed back: the translation is current again.
     restored = {m.previous_msgid: m for m in own.values() if state(m) == "stale"}
     elsewhere = {message.msgid: message for message in known if state(message) == "translated"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mxnet import np
 
-OPERATORS = "add radd iadd sub rsub isub mul rmul imul truediv matmul eq".split()
+OPERATORS = ("add", "radd", "iadd", "sub", "rsub", "isub", "mul", "rmul", "truediv", "matmul", "eq")
 
 
 @pytest.fixture(autouse=True)

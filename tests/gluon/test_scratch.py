@@ -65,7 +65,7 @@ def rebinding_allreduce(data):
 
 
 def aliasing_get_params(params, device):
-    """Erratum 2, translated: `as_in_ctx` makes no copy where source and target context are the same."""
+    """Erratum 2, translated: `as_in_ctx` copies only from one context to another."""
     replicas = [p.as_in_ctx(device) for p in params]
     for p in replicas:
         p.attach_grad()
