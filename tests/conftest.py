@@ -35,10 +35,12 @@ def real_data() -> Path:
     return folder
 
 
-def run_book(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_book(
+    command: str, folder: Path, *language: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run `python -m book.site` on a book as the Makefile does; stdout and stderr come as one."""
     return subprocess.run(
-        [sys.executable, "-m", "book.site", command, str(folder)],
+        [sys.executable, "-m", "book.site", command, str(folder), *language],
         cwd=ROOT,
         env=os.environ | environment,
         text=True,

@@ -75,6 +75,28 @@ def test_an_alike_paragraph_elsewhere_is_no_former_text() -> None:
     assert former_texts([FIRST, SECOND], [EDITED, FIRST, SECOND]) == {}
 
 
+@pytest.mark.parametrize("changed", range(6))
+def test_text_of_two_catalogues_that_takes_turns_turns_stale_where_it_changed(changed: int) -> None:
+    texts = [f"Paragraph {name} says something that no other one says." for name in "ABCDEF"]
+    own, shared = catalogues.new_catalogue(PT), catalogues.new_catalogue(PT)
+    for i, text in enumerate(texts):
+        (shared if i % 2 else own).append(POEntry(msgid=text, msgstr=f"Parágrafo {i}."))
+    page = [text + " Always." if i == changed else text for i, text in enumerate(texts)]
+    new = merged(own, sources(*page), shared=[shared])
+    found = catalogues.messages(new)
+    assert [message.msgstr for message in found] == [f"Parágrafo {i}." for i in range(6)]
+    assert [i for i, message in enumerate(found) if state(message) == "stale"] == [changed]
+    assert found[changed].previous_msgid == texts[changed]
+
+
+def test_what_is_no_longer_the_pages_own_is_read_from_the_other_catalogue() -> None:
+    own, shared = catalogues.new_catalogue(PT), catalogues.new_catalogue(PT)
+    own.append(POEntry(msgid=FIRST, msgstr="Antigo.", obsolete=True))
+    shared.append(POEntry(msgid=FIRST, msgstr="Novo."))
+    (message,) = catalogues.messages(merged(own, sources(FIRST), shared=[shared]))
+    assert message.msgstr == "Novo."
+
+
 def test_a_guess_from_another_paragraph_counts_as_missing() -> None:
     old = merged(catalogue(), sources(FIRST, SECOND, EDITED))
     guess = old.find(EDITED)

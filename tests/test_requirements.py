@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.conftest import ROOT
 
@@ -36,3 +38,14 @@ def test_the_requirements_resolve_on_python(
 ) -> None:
     output, _ = dry_runs[version].communicate(timeout=600)
     assert dry_runs[version].returncode == 0, output
+
+
+def test_the_pins_of_mxnet_are_what_the_package_accepts() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    accepted = [Requirement(text) for text in project["optional-dependencies"]["gluon"]]
+    lines = (ROOT / "requirements-mxnet.txt").read_text(encoding="utf-8").splitlines()
+    texts = [text for line in lines if (text := line.partition("#")[0].strip())]
+    pins = {name: version for name, _, version in (text.partition("==") for text in texts)}
+    assert pins.keys() == {requirement.name for requirement in accepted}
+    for requirement in accepted:
+        assert pins[requirement.name] in requirement.specifier

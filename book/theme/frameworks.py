@@ -104,6 +104,14 @@ def add_to_page(
         }
 
 
+def with_other_twins(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """The pages whose twin came or went: they are written again."""
+    now = {docname for docname in env.all_docs if twin(docname, env.all_docs)}
+    before = vars(env).get("twins", set())
+    env.twins = now  # type: ignore[attr-defined]
+    return sorted((before ^ now) & set(env.all_docs))
+
+
 def write_data(app: Sphinx, builder: Builder) -> None:
     """Write the twins for the script, before pages link to it: a link holds the file's digest."""
     if builder.format == "html":
@@ -123,6 +131,7 @@ def add_own_files(app: Sphinx, config: Config) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handlers; 400 is before the theme looks which of its templates are empty."""
     app.connect("config-inited", add_own_files)
+    app.connect("env-updated", with_other_twins)
     app.connect("write-started", write_data)
     app.connect("html-page-context", add_to_page, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -63,9 +63,11 @@ def merged(
     restored = {m.previous_msgid: m for m in own.values() if state(m) == "stale"}
     elsewhere = {message.msgid: message for message in known if state(message) == "translated"}
     former: dict[str, str] = {}
-    # The texts of several catalogues take turns on the page; each has its own in the page's order.
-    for each in [current, *pages] if shared else pages:
-        former |= former_texts([message.msgid for message in each], [*notes])
+    for page in pages:  # texts of several catalogues take turns: each is compared with its own
+        before = [message.msgid for message in page]
+        former |= former_texts(
+            before, [text for text in notes if text in before or text not in own]
+        )
 
     new = POFile(wrapwidth=WIDTH)
     new.header, new.metadata = old.header, old.metadata

@@ -67,15 +67,19 @@
       direct();
     } else {
       link.hash = sameSection(TWINS[framework][here]);
+      direct(); // the page may stay open
     }
   }
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const link of document.querySelectorAll(".frameworks a")) {
       link.addEventListener("click", choose);
+      link.addEventListener("auxclick", choose); // in a new tab
     }
     direct();
   });
   window.addEventListener("pageshow", (event) => { if (event.persisted) direct(); }); // went back
-  window.addEventListener("storage", direct); // chosen in another window
+  window.addEventListener("storage", ({ key }) => { // chosen in another window
+    if (key === "framework" || key === null) direct();
+  });
 })();
