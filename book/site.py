@@ -95,7 +95,7 @@ def write_notebooks(root: Path) -> None:
     for language, built in build_each(root, "notebooks"):
         target = root / "notebooks" / language.folder
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(built, target)
+        shutil.copytree(built, target, ignore=shutil.ignore_patterns("reports"))  # of errors
 
 
 def write_catalogues(root: Path) -> None:
