@@ -49,7 +49,7 @@ test: $(READY) ## lint, check types, run the unit tests, execute the notebooks a
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy d2l_mgpu book
 	$(BIN)/python -m pytest $(TWO)
-	# One thread each, so that two notebooks share two cores; the tests prove the languages equal.
+	@# One thread each, so that two notebooks share two cores; the tests prove the languages equal.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval $(TWO) notebooks/en
 
 test-faults: $(READY) ## kill a training run 20 times, launch 50 times: what takes minutes
