@@ -39,10 +39,11 @@ def mxnet_python() -> Path | None:
 
 
 def is_current() -> bool:
-    """Whether the environment is complete, and as the pins say."""
+    """Whether the environment is complete, known to the book's one, and as the pins say."""
     pins = [REQUIREMENTS, ROOT / "requirements.txt", ROOT / "pyproject.toml"]
     changed = max(path.stat().st_mtime for path in pins)
-    return READY.exists() and READY.stat().st_mtime >= changed
+    kernel = Path(sys.prefix, "share", "jupyter", "kernels", KERNEL)
+    return READY.exists() and kernel.exists() and READY.stat().st_mtime >= changed
 
 
 def facts() -> dict[str, str]:
