@@ -130,7 +130,9 @@ def test_each_page_with_code_opens_its_notebook_in_colab_and_studio_lab(tiny_boo
 
 
 def test_every_launch_button_opens_a_file_of_the_repository() -> None:
-    chapters = [p for p in (ROOT / "chapters").glob("*.md") if "\nkernelspec:" in p.read_text()]
+    pages = (ROOT / "chapters").glob("**/*.md")
+    chapters = [page for page in pages if "\nkernelspec:" in page.read_text()]
     assert chapters
     for chapter in chapters:
-        assert (ROOT / notebook_path(f"chapters/{chapter.stem}")).is_file(), "make notebooks"
+        docname = chapter.relative_to(ROOT).with_suffix("").as_posix()
+        assert (ROOT / notebook_path(docname)).is_file(), "make notebooks"

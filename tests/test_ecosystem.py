@@ -116,10 +116,10 @@ def test_only_pages_with_a_source_can_be_edited(book: Path) -> None:
 
 
 def test_every_page_is_edited_in_a_file_of_the_repository() -> None:
-    for path in (ROOT / "chapters").glob("*.md"):
+    for path in (ROOT / "chapters").glob("**/*.md"):
         for spoken in TRANSLATIONS:
-            catalogue = ROOT / f"locales/{spoken.code}/LC_MESSAGES/chapters/{path.stem}.po"
-            assert catalogue.is_file()
+            page = path.relative_to(ROOT).with_suffix(".po")
+            assert (ROOT / f"locales/{spoken.code}/LC_MESSAGES" / page).is_file()
 
 
 def test_a_chapter_says_how_to_run_it_locally(book: Path) -> None:

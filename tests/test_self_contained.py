@@ -158,7 +158,7 @@ def test_what_is_shipped_names_its_license() -> None:
         assert f"{installed.name} {installed.version}: LICENSE" in licenses
         files = {Path(file).name for file in installed.files or ()}
         theirs |= {re.sub(r"(_t|\.jinja)$", "", name) for name in files}  # some are templates
-    written = {Path(FILE).name, "icons.css", "pygments.css", "card.png"}
+    written = {Path(FILE).name, "icons.css", "pygments.css", "card.png", "twins.js"}
     ours = {file.name for file in [*ROOT.glob("book/**/static/**/*"), *ROOT.glob("chapters/img/*")]}
     shipped = {
         # MyST-NB and Sphinx put sums into names.

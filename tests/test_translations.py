@@ -60,7 +60,8 @@ def test_the_catalogues_are_up_to_date_with_the_english(tmp_path: Path) -> None:
 
 
 def test_each_page_figure_and_word_of_the_interface_has_its_catalogue() -> None:
-    chapters = {f"chapters/{path.stem}.po" for path in (ROOT / "chapters").glob("*.md")}
+    paths = [path.relative_to(ROOT) for path in (ROOT / "chapters").glob("**/*.md")]
+    chapters = {path.with_suffix(".po").as_posix() for path in paths}
     for spoken in TRANSLATIONS:
         folder = catalogues.folder(ROOT, spoken)
         found = {path.relative_to(folder).as_posix() for path in folder.glob("**/*.po")}
