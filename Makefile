@@ -4,8 +4,7 @@ DATA ?= generated
 BIN := .venv/bin
 D2L := $(shell sed -n 's/.*pip install \(--no-deps d2l==[^ ]*\).*/\1/p' requirements.txt)
 READY := .venv/.ready
-# Two test files at a time, for many wait; as they come, lest the long ones meet at the end.
-TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+TWO := --numprocesses 2 --dist loadfile # test files that mostly wait: two at a time
 
 ifeq ($(filter $(DATA),generated FashionMNIST),)
 $(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST)
