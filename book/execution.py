@@ -87,11 +87,6 @@ def notebook(app: Sphinx, docname: str) -> Any:
     return reader.read(text)
 
 
-def kernel(app: Sphinx, docname: str) -> str:
-    """The name of the kernel that executes a chapter."""
-    return notebook(app, docname).metadata.kernelspec.name
-
-
 def executed(app: Sphinx) -> list[Any]:
     """The cache's records of what this build has executed."""
     records = get_cache(app.config.nb_execution_cache_path).list_cache_records()

@@ -170,14 +170,14 @@ class NotebookBuilder(Builder):
 
     def metadata(self, docname: str) -> dict[str, Any]:
         """What a notebook says of itself to Jupyter, to Colab and to the book."""
-        spec = notebook(self.app, docname).metadata.kernelspec
+        spec = self.env.metadata[docname]["kernelspec"]
         ours = {
             "data": os.environ[SOURCE],
             "language": self.language.tag,
             "version": self.version,
         }
         common = {"d2l_mgpu": ours, "kernelspec": spec, "language_info": {"name": "python"}}
-        if spec.name == OWN_KERNEL:
+        if spec["name"] == OWN_KERNEL:
             return {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}} | common
         ours["executed"] = provenance(self.app, docname)  # shown where this kernel is missing
         return common
@@ -186,7 +186,7 @@ class NotebookBuilder(Builder):
         if docname not in self.get_outdated_docs():
             return
         metadata = self.metadata(docname)
-        first = INSTALL_MXNET if metadata["kernelspec"].name == mxnet.KERNEL else INSTALL
+        first = INSTALL_MXNET if metadata["kernelspec"]["name"] == mxnet.KERNEL else INSTALL
         install = first.format(repository=self.where.repository, d2l=d2l_requirement())
         parts = walk(doctree, MarkdownWriter(self.app, docname))
         cells = [nbformat.v4.new_code_cell(install), *assemble(parts, self.executed(docname))]

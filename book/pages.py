@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
 
-from book.execution import OWN_KERNEL, kernel
+from book.execution import OWN_KERNEL
 from book.facts import Addresses, addresses, notebook_path
 from book.translation.languages import language
 
@@ -61,11 +61,12 @@ def add_buttons(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Put the launch and download buttons first in the page's header."""
-    if not tree or "kernelspec" not in app.env.metadata[pagename]:
+    spec = app.env.metadata[pagename].get("kernelspec") if tree else None
+    if not spec:
         return
     notebook = notebook_path(pagename, language(app.config.language))
     links = launch_links(addresses(Path(app.srcdir, "_config.yml")), notebook)
-    if kernel(app, pagename) != OWN_KERNEL:  # which nobody else has
+    if spec["name"] != OWN_KERNEL:  # which nobody else has
         links = {}
     icons = {"Colab": "_static/images/logo_colab.png", "SageMaker Studio Lab": "fas fa-flask"}
     launch = [

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, Route
 
 from book.translation.languages import Language
@@ -47,6 +48,11 @@ def served(site: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/book/"
         server.shutdown()
+
+
+def soup(path: Path) -> BeautifulSoup:
+    """A page, to be searched."""
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
 def load_everything(page: Page) -> None:

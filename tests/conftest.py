@@ -16,6 +16,8 @@ from filelock import FileLock
 from playwright.sync_api import Browser
 
 from book.theme.browser import NAMES, program, running
+from book.translation import catalogues
+from book.translation.languages import Language
 from tests.leftovers import state_of_this_process
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +58,15 @@ def copy_tiny_book(folder: Path) -> Path:
     for name in ("references.bib", "img/logo.svg"):
         shutil.copy(ROOT / "chapters" / name, folder / "chapters" / name)
     return folder
+
+
+def translate(book: Path, spoken: Language, words: dict[str, str]) -> None:
+    """Write translations into all catalogues of a book that have their English."""
+    for path in catalogues.folder(book, spoken).glob("**/*.po"):
+        catalogue = catalogues.read(path, spoken)
+        for message in catalogue:
+            message.msgstr = words.get(message.msgid, message.msgstr)
+        catalogues.write(path, catalogue)
 
 
 @pytest.fixture(scope="session")

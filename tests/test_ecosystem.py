@@ -19,13 +19,13 @@ from xml.etree import ElementTree
 import psutil
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from book.facts import addresses
 from book.theme import cards
 from book.translation.languages import LANGUAGES, TRANSLATIONS
+from tests.built_site import soup
 from tests.conftest import ROOT, copy_tiny_book, run_book
 
 REPOSITORY, SITE = "https://github.com/someone/book", "https://example.org/deep/book"
@@ -69,10 +69,6 @@ def page(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-def soup(book: Path, page: str) -> BeautifulSoup:
-    return BeautifulSoup((book / "_build/html" / page).read_text(encoding="utf-8"), "html.parser")
-
-
 def traces(site: Path) -> list[str]:
     """Files of a site that name our repository or our site."""
     ours = addresses(ROOT / "_config.yml")
@@ -86,7 +82,7 @@ def traces(site: Path) -> list[str]:
 
 def test_a_copy_with_its_own_addresses_names_none_of_ours(book: Path) -> None:
     assert traces(book / "_build/html") == []
-    head = str(soup(book, "pt/chapters/first.html").head)
+    head = str(soup(book / "_build/html" / "pt/chapters/first.html").head)
     assert f"{SITE}/pt/chapters/first.html" in head
 
 
@@ -100,7 +96,7 @@ def test_a_trace_of_ours_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
 def test_a_page_leads_to_its_editor_and_to_a_report_about_it(book: Path, spoken) -> None:
-    page = soup(book, f"{spoken.path}chapters/first.html")
+    page = soup(book / "_build/html" / f"{spoken.path}chapters/first.html")
     source = f"locales/{spoken.code}/LC_MESSAGES/chapters/first.po"
     edit = page.select_one(".btn-source-edit-button")["href"]
     assert edit == f"{REPOSITORY}/edit/main/" + (source if spoken.path else "chapters/first.md")
@@ -112,7 +108,7 @@ def test_a_page_leads_to_its_editor_and_to_a_report_about_it(book: Path, spoken)
 
 
 def test_only_pages_with_a_source_can_be_edited(book: Path) -> None:
-    assert not soup(book, "search.html").select(".btn-source-edit-button")
+    assert not soup(book / "_build/html" / "search.html").select(".btn-source-edit-button")
 
 
 def test_every_page_is_edited_in_a_file_of_the_repository() -> None:
@@ -124,11 +120,11 @@ def test_every_page_is_edited_in_a_file_of_the_repository() -> None:
 
 def test_a_chapter_says_how_to_run_it_locally(book: Path) -> None:
     for spoken in LANGUAGES:
-        page = soup(book, f"{spoken.path}chapters/first.html")
+        page = soup(book / "_build/html" / f"{spoken.path}chapters/first.html")
         links = [a["href"] for a in page.select(".dropdown-launch-buttons a")]
         address, _, section = links[-1].partition("#")
         assert address == "index.html"
-        assert soup(book, f"{spoken.path}chapters/index.html").find(id=section)
+        assert soup(book / "_build/html" / f"{spoken.path}chapters/index.html").find(id=section)
 
 
 # Permalinks and copying
@@ -164,7 +160,7 @@ def test_the_copy_button_leaves_out_prompts_and_what_was_printed(book: Path, pag
 
 @pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
 def test_a_page_has_a_card_where_it_is_shared(book: Path, spoken) -> None:
-    page = soup(book, f"{spoken.path}chapters/first.html")
+    page = soup(book / "_build/html" / f"{spoken.path}chapters/first.html")
     tags = {tag["property"]: tag["content"] for tag in page.select("meta[property^='og:']")}
     assert tags["og:title"] == "Towers & prices"
     assert tags["og:description"] == page.select_one("meta[name=description]")["content"]
@@ -188,7 +184,9 @@ def test_the_cards_are_small_and_say_what_the_book_says(spoken) -> None:
 
 def test_every_page_has_the_icons_of_the_book(book: Path) -> None:
     for name in ("pt/chapters/first.html", "search.html"):
-        links = soup(book, name).select("link[rel=icon], link[rel=apple-touch-icon]")
+        links = soup(book / "_build/html" / name).select(
+            "link[rel=icon], link[rel=apple-touch-icon]"
+        )
         assert len(links) == 3
         for link in links:
             assert ((book / "_build/html" / name).parent / link["href"]).is_file()
@@ -211,7 +209,7 @@ def test_the_sitemap_names_every_page_in_every_language(book: Path) -> None:
 
 
 def provenance(book: Path, page: str) -> str:
-    found = soup(book, page).select_one(".provenance")
+    found = soup(book / "_build/html" / page).select_one(".provenance")
     return found.get_text() if found else ""
 
 

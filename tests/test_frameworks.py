@@ -16,8 +16,8 @@ from book.theme.volume import volume
 from book.translation import catalogues
 from book.translation.interface import sources
 from book.translation.languages import ENGLISH, TRANSLATIONS
-from tests.built_site import served
-from tests.conftest import ROOT, copy_tiny_book, run_book
+from tests.built_site import served, soup
+from tests.conftest import ROOT, copy_tiny_book, run_book, translate
 from tests.test_accessibility import AXE, OVERFLOW, TAGS
 from tests.test_keyboard import FOCUSED, tab_to
 
@@ -123,19 +123,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toc = folder / "_toc.yml"
     toc.write_text(toc.read_text().replace("- numbered", "- caption: Chapters\n    numbered") + TOC)
     assert run_book("locales", folder).returncode == 0
-    for path in catalogues.folder(folder, PT).glob("**/*.po"):
-        catalogue = catalogues.read(path, PT)
-        for message in catalogue:
-            message.msgstr = TITLES.get(message.msgid, message.msgstr)
-        catalogues.write(path, catalogue)
+    translate(folder, PT, TITLES)
     for spoken in (ENGLISH, PT):
         result = run_book("html", folder, spoken.folder, D2L_MGPU_SOURCE="generated")
         assert result.returncode == 0, result.stdout
     return folder / "_build" / "html"
-
-
-def soup(site: Path, page: str) -> BeautifulSoup:
-    return BeautifulSoup((site / page).read_text(encoding="utf-8"), "html.parser")
 
 
 def new_context(browser: Browser, **settings: object) -> BrowserContext:
@@ -216,7 +208,7 @@ def test_twins_have_the_switch_and_other_pages_have_none(site: Path, spoken) -> 
     root = site / spoken.path
     for name in ("index", "first", "second", "towers", "third", "gluon/towers", "last"):
         document = f"chapters/{name}"
-        switches = soup(root, f"{document}.html").select("nav.frameworks")
+        switches = soup(root / f"{document}.html").select("nav.frameworks")
         assert len(switches) == (document in current), name
         for switch in switches:
             links = switch.select("a")
@@ -233,7 +225,7 @@ def test_twins_have_the_switch_and_other_pages_have_none(site: Path, spoken) -> 
 
 def test_what_twins_share_is_translated_once(site: Path) -> None:
     for name in ("towers", "gluon/towers"):
-        section = soup(site, f"pt/chapters/{name}.html").select_one("#a-shared-section h2")
+        section = soup(site / f"pt/chapters/{name}.html").select_one("#a-shared-section h2")
         assert "Uma seção comum" in section.get_text()
     folder = catalogues.folder(site.parent.parent, PT) / "chapters"
     assert catalogues.read(folder / "towers.po", PT).find("A Shared Section")

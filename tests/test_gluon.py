@@ -16,7 +16,17 @@ def test_the_package_in_gluon_passes_its_tests_in_its_own_environment():
         message = "needs the environment of the Gluon edition, which is not on this machine"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "--disable-warnings", "tests/gluon"],
+        # The other conftest.py need packages that this environment may lack.
+        [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "--disable-warnings",
+            "--confcutdir",
+            "tests/gluon",
+            "tests/gluon",
+        ],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         text=True,

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, Page
 from book.facts import addresses as addresses_in
 from book.translation import catalogues
 from book.translation.languages import LANGUAGES, TRANSLATIONS
-from tests.conftest import ROOT, copy_tiny_book, run_book
+from tests.built_site import soup
+from tests.conftest import ROOT, copy_tiny_book, run_book, translate
 
 PT = TRANSLATIONS[0]
 SITE = addresses_in(ROOT / "_config.yml").site
@@ -52,11 +53,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toc.write_text(toc.read_text().replace("- numbered: 2", "- caption: Chapters\n    numbered: 2"))
     toc.write_text(toc.read_text() + "      - file: chapters/status\n")
     assert run_book("locales", folder).returncode == 0
-    for path in catalogues.folder(folder, PT).glob("**/*.po"):
-        catalogue = catalogues.read(path, PT)
-        for message in catalogue:
-            message.msgstr = PORTUGUESE.get(message.msgid, message.msgstr)
-        catalogues.write(path, catalogue)
+    translate(folder, PT, PORTUGUESE)
     chapter = folder / "chapters/first.md"
     changed = chapter.read_text().replace("A second paragraph.", "A second paragraph, changed.")
     chapter.write_text(changed)
@@ -68,10 +65,6 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert result.returncode == 0, result.stdout
         (folder / f"{command}.log").write_text(result.stdout)
     return folder
-
-
-def soup(book: Path, page: str) -> BeautifulSoup:
-    return BeautifulSoup((book / "_build/html" / page).read_text(encoding="utf-8"), "html.parser")
 
 
 def paragraph(page: BeautifulSoup, text: str) -> Tag:
@@ -88,7 +81,7 @@ def test_the_other_languages_execute_nothing(book: Path) -> None:
 
 @pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
 def test_a_page_says_its_language_and_names_the_others(book: Path, spoken) -> None:
-    page = soup(book, f"{spoken.path}chapters/first.html")
+    page = soup(book / "_build/html" / f"{spoken.path}chapters/first.html")
     assert page.html["lang"] == spoken.tag
     alternates = {link["hreflang"]: link["href"] for link in page.select("link[hreflang]")}
     assert alternates == {
@@ -104,7 +97,10 @@ def test_a_page_says_its_language_and_names_the_others(book: Path, spoken) -> No
 
 
 def test_everything_of_a_page_is_translated(book: Path) -> None:
-    index, first = soup(book, "pt/chapters/index.html"), soup(book, "pt/chapters/first.html")
+    index, first = (
+        soup(book / "_build/html" / "pt/chapters/index.html"),
+        soup(book / "_build/html" / "pt/chapters/first.html"),
+    )
     assert index.title.get_text(strip=True).startswith("Um livrinho")
     description = index.select_one("meta[name=description]")["content"]
     assert description.startswith("O primeiro capítulo explica tudo; veja Figura 1.1")
@@ -116,14 +112,14 @@ def test_everything_of_a_page_is_translated(book: Path) -> None:
 
 
 def test_a_figure_has_its_words_in_the_language_and_its_code_in_english(book: Path) -> None:
-    source = soup(book, "pt/chapters/first.html").select_one("figure img")["src"]
+    source = soup(book / "_build/html" / "pt/chapters/first.html").select_one("figure img")["src"]
     drawing = (book / "_build/html/pt/chapters" / source).read_text()
     assert "<title>Esquerda</title>" in drawing
     assert "left()" in drawing and 'lang="pt-BR"' in drawing
 
 
 def test_a_translated_paragraph_carries_its_english(book: Path) -> None:
-    page = soup(book, "pt/chapters/index.html")
+    page = soup(book / "_build/html" / "pt/chapters/index.html")
     original = paragraph(page, "O primeiro").find_next_sibling(class_="original")
     assert original["lang"] == "en" and original.name == "div"
     assert original.get_text().startswith("The first chapter explains everything")
@@ -133,21 +129,21 @@ def test_a_translated_paragraph_carries_its_english(book: Path) -> None:
 
 
 def test_the_english_names_sections_and_figures_in_english(book: Path) -> None:
-    page = soup(book, "pt/chapters/first.html")
+    page = soup(book / "_build/html" / "pt/chapters/first.html")
     original = paragraph(page, "Veja").find_next_sibling(class_="original")
     assert original.get_text() == "Look at Towers & prices."
-    page = soup(book, "pt/chapters/index.html")
+    page = soup(book / "_build/html" / "pt/chapters/index.html")
     assert "veja Figura 1.1" in paragraph(page, "O primeiro").get_text()
     assert "see Fig. 1.1" in page.select_one(".original a[href*=towers]").parent.get_text()
 
 
 def test_a_tab_has_its_label_in_the_language(book: Path) -> None:
-    labels = soup(book, "pt/chapters/first.html").select(".sd-tab-label")
+    labels = soup(book / "_build/html" / "pt/chapters/first.html").select(".sd-tab-label")
     assert labels[0].get_text().strip().startswith("Processador")
 
 
 def test_an_edited_paragraph_is_stale_before_anyone_merged_the_catalogues(book: Path) -> None:
-    page = soup(book, "pt/chapters/index.html")
+    page = soup(book / "_build/html" / "pt/chapters/index.html")
     item = page.select_one("article section > ul > li")
     assert "um" in item.get_text()
     details = item.find("details")
@@ -155,7 +151,7 @@ def test_an_edited_paragraph_is_stale_before_anyone_merged_the_catalogues(book: 
 
 
 def test_a_stale_paragraph_is_marked_and_shows_the_new_english_on_demand(book: Path) -> None:
-    page = soup(book, "pt/chapters/first.html")
+    page = soup(book / "_build/html" / "pt/chapters/first.html")
     stale = paragraph(page, "Um segundo parágrafo.")
     assert "stale" in stale["class"]
     details = stale.find_next_sibling("details")
@@ -164,17 +160,17 @@ def test_a_stale_paragraph_is_marked_and_shows_the_new_english_on_demand(book: P
 
 
 def test_a_missing_paragraph_is_marked_english(book: Path) -> None:
-    missing = paragraph(soup(book, "pt/chapters/first.html"), "The parts cost")
+    missing = paragraph(soup(book / "_build/html" / "pt/chapters/first.html"), "The parts cost")
     assert missing["lang"] == "en" and "missing" in missing["class"]
 
 
 def test_the_english_pages_carry_no_marks(book: Path) -> None:
-    page = soup(book, "chapters/first.html")
+    page = soup(book / "_build/html" / "chapters/first.html")
     assert not page.select(".original, .stale, .missing, #bilingual, .translation-credit")
 
 
 def test_a_page_credits_its_translation(book: Path) -> None:
-    credit = soup(book, "pt/chapters/first.html").select_one(".translation-credit")
+    credit = soup(book / "_build/html" / "pt/chapters/first.html").select_one(".translation-credit")
     assert re.search(r"d2l-mgpu.*\d{4}-\d\d-\d\d", credit.get_text())
 
 
@@ -199,7 +195,7 @@ def test_links_stay_in_the_language(book: Path, spoken) -> None:
 
 
 def test_the_status_page_counts_the_catalogues(book: Path) -> None:
-    page = soup(book, "chapters/status.html")
+    page = soup(book / "_build/html" / "chapters/status.html")
     portuguese, vietnamese, _ = page.select("table")
     rows = {
         row.select_one("td").get_text(strip=True): [td.get_text(strip=True) for td in row("td")]
@@ -214,7 +210,7 @@ def test_the_status_page_counts_the_catalogues(book: Path) -> None:
 
 
 def test_the_page_of_a_wrong_address_speaks_all_languages(book: Path) -> None:
-    page = soup(book, "404.html")
+    page = soup(book / "_build/html" / "404.html")
     sections = {section["lang"]: section.a["href"] for section in page("section")}
     assert sections == {each.tag: f"{SITE}/{each.path}chapters/index.html" for each in LANGUAGES}
 

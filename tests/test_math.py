@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from book.theme import math_font
 from book.theme.mathml import mathml
+from tests.built_site import soup
 from tests.conftest import ROOT
 
 SITE = ROOT / "_build" / "html"
@@ -57,10 +57,6 @@ def build(folder: Path, page: str) -> Path:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("math"), PAGE)
-
-
-def soup(path: Path) -> BeautifulSoup:
-    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
 def formulas(path: Path) -> list[str]:

@@ -45,12 +45,18 @@ def batch(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.random.normal(size=(n, 1, 8, 8)).astype("float64"), np.arange(n) % 10
 
 
-def steps(k: int, train_batch=concise.train_batch, batches=BATCHES) -> list[list[np.ndarray]]:
-    """The replicas after a step on each batch, all from the same start."""
+def started(k: int) -> nn.Sequential:
+    """A network in float64 on k contexts, always with the same weights."""
     net = small_net()
     init_weights(net, devices(k), std=0.3)
     net(np.zeros((1, 1, 8, 8)))  # weights exist from here on
     net.cast("float64")
+    return net
+
+
+def steps(k: int, train_batch=concise.train_batch, batches=BATCHES) -> list[list[np.ndarray]]:
+    """The replicas after a step on each batch, all from the same start."""
+    net = started(k)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
     for n in batches:
         train_batch(*batch(n), net, devices(k), trainer)
@@ -59,10 +65,7 @@ def steps(k: int, train_batch=concise.train_batch, batches=BATCHES) -> list[list
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_k_contexts_take_the_same_steps_as_autograd_alone(k):
-    net = small_net()
-    init_weights(net, devices(1), std=0.3)
-    net(np.zeros((1, 1, 8, 8)))
-    net.cast("float64")
+    net = started(1)
     for n in BATCHES:
         X, y = batch(n)
         with autograd.record():

@@ -62,13 +62,9 @@
     const link = event.currentTarget;
     const { framework } = link.dataset;
     remember(framework);
-    if (link.hasAttribute("aria-current")) {
-      event.preventDefault(); // the page is here already; only its links change
-      direct();
-    } else {
-      link.hash = sameSection(TWINS[framework][here]);
-      direct(); // the page may stay open
-    }
+    direct(); // the page may stay open
+    if (link.hasAttribute("aria-current")) event.preventDefault(); // the page is here already
+    else link.hash = sameSection(TWINS[framework][here]);
   }
 
   document.addEventListener("DOMContentLoaded", () => {
