@@ -48,7 +48,6 @@ def facts(numel: int, times: int) -> dict[str, int]:
 
 def ring_arms(numel: int, times: int) -> Arms:
     """Our ring from messages, and gloo."""
-    torch.set_num_threads(1)
     mine, gloos = torch.empty(numel), torch.empty(numel)
 
     def ring() -> None:
@@ -61,7 +60,6 @@ def ring_arms(numel: int, times: int) -> Arms:
 
 def shared_arms(numel: int, times: int) -> Arms:
     """Gloo, and ours in memory that both ranks see."""
-    torch.set_num_threads(1)
     shared, gloos = shared_tensors((numel,)), torch.empty(numel)
 
     def in_place() -> None:

@@ -61,7 +61,6 @@ def facts(batch_size: int, steps: int) -> dict[str, int]:
 
 def ddp_arms(name: str, batch_size: int, steps: int) -> Arms:
     """Steps with DDP, and the same steps by each process for itself."""
-    torch.set_num_threads(1)
     together = Trainer(DistributedDataParallel(new_net(name)), batch_size, steps)
     alone = Trainer(new_net(name), batch_size, steps)
     averages = [g / PROCESSES for g in alone.gradients()]
@@ -73,7 +72,6 @@ def ddp_arms(name: str, batch_size: int, steps: int) -> Arms:
 
 def bucket_arms(name: str, batch_size: int, steps: int) -> Arms:
     """Steps with our buckets, and with DDP."""
-    torch.set_num_threads(1)
     bucketed = Bucketed(new_net(name))
     ours = Trainer(bucketed, batch_size, steps, bucketed.finish)
     ddp = Trainer(DistributedDataParallel(new_net(name)), batch_size, steps)

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from benchmarks.goals import GOALS
 from benchmarks.results import interval
 from d2l_mgpu.launch import RankError, launch
+from d2l_mgpu.threads import limit_threads
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, loudly
 from torch.utils.benchmark.utils.timer import timer  # noqa: E402 (waits for a GPU, then reads)
@@ -132,6 +133,7 @@ def on_this_rank(
     make: Callable[..., Arms], args: Sequence[Any], pairs: int
 ) -> tuple[list[Round], Mapping[str, Any]]:
     """Make the arms and measure them in this process, together with its peers if it has any."""
+    limit_threads()
     arms = make(*args)
     if not dist.is_initialized():
         return measure(arms, pairs=pairs), arms.facts

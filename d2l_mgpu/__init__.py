@@ -38,6 +38,7 @@ from d2l_mgpu.scratch import (
 )
 from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
 from d2l_mgpu.splitting import SPLITS, Split, data_split, layer_split, network_split, split_step
+from d2l_mgpu.threads import limit_threads
 from d2l_mgpu.traffic import Exchange, Traffic
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "layer_split",
     "lenet",
     "lenet_params",
+    "limit_threads",
     "load_data_fashion_mnist",
     "loss",
     "network_split",

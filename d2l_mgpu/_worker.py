@@ -6,6 +6,7 @@ folder of its launch: `<rank>.returned` or `<rank>.raised`, beside `<rank>.pid`,
 """
 
 import faulthandler
+import fcntl
 import linecache
 import multiprocessing
 import os
@@ -21,10 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+from d2l_mgpu._server import SERVER
 from d2l_mgpu.processes import blames_peer, join
+from d2l_mgpu.threads import limit_threads
 
 
 @dataclass(frozen=True)
@@ -68,17 +72,20 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
         raise  # each part can be sent: it is the disk that has no room for them
 
 
-def work(folder: str, devices: list[torch.device], num_threads: int) -> None:
+def work(
+    folder: str, devices: list[torch.device], num_threads: int, environment: dict[str, str]
+) -> None:
     """Run the job in `folder` as the rank that the elastic agent put into the environment."""
     import cloudpickle
 
     rank = int(os.environ["RANK"])
     stem = Path(folder) / str(rank)
     _live_and_die_with_caller(stem)
+    _be_like_a_new_process(environment)
     _redirect_output(stem)
     try:
         _join_group(rank, devices, Path(folder) / "store")
-        torch.set_num_threads(num_threads)
+        limit_threads(num_threads)
         with (Path(folder) / "job").open("rb") as file:
             fn, args, sources = pickle.load(file)
         linecache.cache.update(sources)  # tracebacks show the lines of notebook cells
@@ -98,16 +105,30 @@ def work(folder: str, devices: list[torch.device], num_threads: int) -> None:
 
 
 def _live_and_die_with_caller(stem: Path) -> None:
-    """Die at once of SIGINT, which Linux sends when the caller dies. Lead a process group that
-    those who know `<stem>.pid` can kill: this process and what it starts."""
+    """Die at once of SIGINT, and on Linux when the caller dies. Lead a process group that those
+    who know `<stem>.pid` can kill: this process and what it starts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback: the caller tells the reader
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while we were starting
     os.setpgid(0, 0)
     with _whole(stem.with_suffix(".pid")) as file:
         file.write(f"{os.getpid()}\n".encode())
     caller = multiprocessing.parent_process()
-    if caller is not None and caller.pid != os.getppid():
+    if caller is None:
+        return
+    if sys.platform == "linux":  # the kernel tells of the end of the pipe that only the caller has
+        fcntl.fcntl(caller.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(caller.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(caller.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+    if not caller.is_alive():
         os._exit(1)  # it died before anyone could know of us
+
+
+def _be_like_a_new_process(environment: dict[str, str]) -> None:
+    """Take over what a copy of the fork server has not inherited from the caller; a process that
+    was started anew has it."""
+    os.environ.update(environment | dict(os.environ))  # the agent's own variables are here already
+    np.random.seed()  # else all ranks would draw the same; Python's generator sees to it itself
+    SERVER.adopt()
 
 
 def _redirect_output(stem: Path) -> None:

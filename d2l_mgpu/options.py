@@ -88,6 +88,8 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--fast", action="store_true",
         help="images on the device, channels last, bfloat16 where the device has instructions "
         "for it, on a single GPU CUDA graphs: the same steps, rounded differently")  # fmt: skip
+    add("--double", action="store_true",
+        help="compute in double precision: slower, for runs that are to be compared")  # fmt: skip
 
     add = result.add_argument_group("checkpoints").add_argument
     add("--checkpoint-dir", type=_path, metavar="DIR",
@@ -108,6 +110,8 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--no-progress", action="store_true", help="no progress bar")
 
     options = result.parse_args(arguments)
+    if options.fast and options.double:
+        result.error("--fast and --double exclude each other")
     if options.checkpoint_dir is None:
         for name in ("checkpoint_every", "fall_back"):
             if getattr(options, name):

@@ -42,6 +42,7 @@ class Recipe:
     `batch_size` is the number of examples a step takes over all ranks, in `accumulate`
     micro-batches a rank. `schedule` is 'constant' or 'cosine' (to 0 at the end of `epochs`).
     `fast` takes the quickest way on the device at hand (`d2l_mgpu.fast`), which rounds differently.
+    `double` computes in float64: slower, and fit for comparing runs that round differently.
     """
 
     batch_size: int = 256
@@ -53,6 +54,7 @@ class Recipe:
     schedule: str = "constant"
     seed: int = 0
     fast: bool = False
+    double: bool = False
 
 
 class Trainer:
@@ -62,6 +64,8 @@ class Trainer:
     """
 
     def __init__(self, net: nn.Module, images: Images, recipe: Recipe, group: Group) -> None:
+        if recipe.double and group.device.type == "mps":
+            raise ValueError("Apple's GPU has no double precision: leave --double out.")
         self.images, self.recipe, self.group = images, recipe, group
         self.sampler = ShardSampler(
             len(images),
@@ -71,14 +75,16 @@ class Trainer:
             world_size=group.world_size,
         )
         self.step, self.num_steps = 0, recipe.epochs * len(self.sampler)
-        self.net = self.replica = net.to(group.device)
+        self.dtype = torch.float64 if recipe.double else torch.float32
+        self.net = self.replica = net.to(group.device, self.dtype)
         self.how = ""  # what `fast` means on this device
         if recipe.fast:
             # Not compiled: on CPUs that took as long as an epoch or two, and saved less.
             self.images, self.replica = on_device(images, group.device), FastNet(net, group.device)
             self.how = f"images on {group.device}, {self.replica.extra_repr()}"
         if group.world_size > 1:
-            self.replica = _settled(DistributedDataParallel(self.replica), images, group)
+            X, y = self._on_device(images[:2])
+            self.replica = _settled(DistributedDataParallel(self.replica), X, y)
         self.backward: Callable[..., Tensor] = partial(backward_in_parts, self.replica)
         if recipe.fast and group.device.type == "cuda" and group.world_size == 1:
             # Without the optimizer, whose learning rate may follow a schedule. Several ranks go
@@ -104,7 +110,7 @@ class Trainer:
         start = time.perf_counter()
         for indices in self.sampler:
             examples = self.sampler.size(self.sampler.position - 1)
-            X, y = (part.to(self.group.device) for part in self.images[indices])
+            X, y = self._on_device(self.images[indices])
             # DDP averages over ranks: this weight makes that the mean over the whole batch.
             weight = self.group.world_size / examples
             self.optimizer.zero_grad()
@@ -133,7 +139,7 @@ class Trainer:
         return {
             "epoch": self.sampler.epoch,
             "loss": loss.item() / len(self.images),
-            "accuracy": evaluate_accuracy_gpus(self.replica, test_iter),
+            "accuracy": evaluate_accuracy_gpus(self.replica, map(self._on_device, test_iter)),
             "seconds": round(seconds, 3),
             "world_size": self.group.world_size,
         }
@@ -191,6 +197,11 @@ class Trainer:
         losses = [value for name, value in ranks.items() if name.endswith(".loss")]
         self.loss.copy_(sum(losses, torch.zeros_like(self.loss)))
 
+    def _on_device(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """A batch where this rank computes, in the dtype that it computes in."""
+        X, y = batch
+        return X.to(self.group.device, self.dtype), y.to(self.group.device)
+
     def _shared_state(self) -> checkpoint.State:
         """What all ranks hold alike, as `torch.distributed.checkpoint` wants it."""
         self.optimizer.zero_grad()  # or a new optimizer would not tell which state it will have
@@ -215,17 +226,14 @@ def _precise(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-def _settled(
-    replica: DistributedDataParallel, images: Images, group: Group
-) -> DistributedDataParallel:
-    """Let DDP arrange its buckets now, by a step whose traces are wiped out.
+def _settled(replica: DistributedDataParallel, X: Tensor, y: Tensor) -> DistributedDataParallel:
+    """Let DDP arrange its buckets now, by a step on X and y whose traces are wiped out.
 
     DDP sorts gradients into buckets anew after its first backward pass. A sum of three or more
     numbers depends on where in a bucket it is computed, so a resumed run, whose first step is not
     the run's first, would differ in the last bits.
     """
     before = {name: value.clone() for name, value in replica.module.state_dict().items()}
-    X, y = (part.to(group.device) for part in images[:2])
     for _ in range(2):
         backward_in_parts(replica, X, y, 1, 1.0)
     replica.module.load_state_dict(before)

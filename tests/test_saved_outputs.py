@@ -21,6 +21,7 @@ FACTS = {
     "framework": "Absent 1.0",
     "python": "3.11.1",
     "devices": "cpu(0)",
+    "threads": "1",
     "data": "generated",
 }
 SAVED = "saved long ago"

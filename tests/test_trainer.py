@@ -141,7 +141,7 @@ def loss_so_far() -> Any:
 
 
 def order_of_the_buckets() -> Any:
-    return mock.patch.object(trainer_module, "_settled", lambda replica, images, group: replica)
+    return mock.patch.object(trainer_module, "_settled", lambda replica, X, y: replica)
 
 
 def test_a_forgotten_part_of_the_state_changes_the_result(tmp_path: Path) -> None:

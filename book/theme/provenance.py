@@ -33,8 +33,9 @@ def facts_file(cache: str, hashkey: str) -> Path:
 
 def environment(kernel: str) -> dict[str, str]:
     """What the chapters of a kernel run on here and now."""
+    ours = {"data": os.environ[SOURCE], "threads": os.environ["OMP_NUM_THREADS"]}
     if kernel == mxnet.KERNEL:
-        return {**mxnet.facts(), "data": os.environ[SOURCE]}
+        return mxnet.facts() | ours
     import torch  # only when something was executed: it takes seconds
 
     from d2l_mgpu.devices import describe, get_devices
@@ -44,7 +45,7 @@ def environment(kernel: str) -> dict[str, str]:
         "framework": f"PyTorch {torch.__version__}",
         "python": platform.python_version(),
         "devices": describe(get_devices(count, quiet=True)),
-        "data": os.environ[SOURCE],
+        **ours,
     }
 
 
@@ -77,7 +78,8 @@ def sentence(facts: Mapping[str, str]) -> str:
     """The facts in the language of the page."""
     data = {"generated": _("generated images"), "real": "Fashion-MNIST"}
     return _(
-        "Executed on {date} with {framework} and Python {python}. Devices: {devices}. Data: {data}."
+        "Executed on {date} with {framework} and Python {python}. Devices: {devices}. "
+        "CPU threads per process: {threads}. Data: {data}."
     ).format_map(
         {**facts, "date": facts["time"][:10], "data": data.get(facts["data"], facts["data"])}
     )
