@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from d2l_mgpu._caller import Output
+from d2l_mgpu._server import start_method
 from d2l_mgpu._worker import work
 
 _PATIENCE = 3.0  # seconds that the other ranks get to end by themselves after one has failed
@@ -77,14 +78,14 @@ class Run(threading.Thread):
             role="default",
             local_world_size=len(self.devices),
             entrypoint=work,
-            args=(str(self.folder), self.devices, num_threads),
+            args=(str(self.folder), self.devices, num_threads, dict(os.environ)),
             rdzv_handler=rendezvous_handler_registry.create_handler(rendezvous),
             max_restarts=0,
             monitor_interval=0.1,
             local_addr="127.0.0.1",
         )
         logs = DefaultLogsSpecs(log_dir=str(self.folder / "agent"))
-        self.agent = LocalElasticAgent(spec, logs, start_method="spawn")
+        self.agent = LocalElasticAgent(spec, logs, start_method=start_method())
         try:
             failures = self.agent.run().failures
             self.exit_codes = {rank: failed.exitcode for rank, failed in failures.items()}

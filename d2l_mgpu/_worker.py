@@ -128,6 +128,7 @@ def _be_like_a_new_process(environment: dict[str, str]) -> None:
     was started anew has it."""
     os.environ.update(environment | dict(os.environ))  # the agent's own variables are here already
     np.random.seed()  # else all ranks would draw the same; Python's generator sees to it itself
+    torch.default_generator.seed()
     SERVER.adopt()
 
 

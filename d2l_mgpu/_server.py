@@ -1,0 +1,177 @@
+"""How `launch` starts processes: copied from a fork server that has imported torch, or anew.
+
+Importing torch takes a new process seconds, and starting as the copy of a process that has done it
+takes milliseconds. The server is multiprocessing's, but not the one that all of a program share:
+that one may have been started by somebody else, without torch, and would print nothing of what
+other people's processes print.
+"""
+
+import atexit
+import io
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from multiprocessing import connection, context, forkserver, popen_forkserver, process, spawn, util
+from multiprocessing.reduction import dump
+from pathlib import Path
+from shutil import rmtree
+from socket import AF_UNIX, socket
+from typing import Any
+
+_PATIENCE = 60.0  # seconds that the server gets to import torch
+_LONGEST = 100  # bytes of a socket's path; the systems allow 104 or more
+_COMMAND = "import sys; sys.path = {}; from d2l_mgpu._preloaded import serve; serve({}, {}, {!r})"
+# Variables that are read once, when a program or a library is loaded, begin like this.
+_READ_ONCE = re.compile(
+    "GLIBC_|GOMP_|KMP_|LANG|LC_|LD_|MALLOC_|MKL_|OMP_|OPENBLAS_|PYTHON|PYTORCH_|TORCH_|TZ"
+)
+
+
+def start_method() -> str:
+    """Return how to start processes: "d2l_mgpu", from the fork server, which then is running, on
+    Linux; elsewhere, where the server cannot run or D2L_MGPU_START asks for it, "spawn"."""
+    asked = os.environ.get("D2L_MGPU_START")
+    if sys.platform != "linux" or asked == "spawn" or multiprocessing.current_process().daemon:
+        return "spawn"  # a daemon may not have children: multiprocessing will say so
+    try:
+        return "d2l_mgpu" if SERVER.is_ready() or SERVER.start() else "spawn"
+    except OSError:  # no room for its folder, or for one more process
+        return "spawn"
+
+
+class _Server(forkserver.ForkServer):
+    """The fork server as seen by those who want copies of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forkserver_address: str = ""
+        self._forkserver_alive_fd: int | None = None  # closed when all who hold it have ended
+        self.pid = 0
+        self.inherited: Any = None
+        self.process: subprocess.Popen[bytes] | None = None  # unless another process started it
+
+    def ensure_running(self) -> None:
+        """Do nothing: `start_method` has seen to it."""
+
+    def is_ready(self) -> bool:
+        """Whether it runs, can be reached, and is what a server started now would be."""
+        ended = self.process.poll() is not None if self.process else self.pid != os.getppid()
+        return not ended and os.path.exists(self._forkserver_address) and self.inherited == _now()
+
+    def start(self) -> bool:
+        """Start it, instead of the one there was, and return whether that succeeded."""
+        self.stop()
+        folder = tempfile.mkdtemp(prefix="d2l-mgpu-server-")
+        if len(os.fsencode(folder)) + len("/socket") > _LONGEST:
+            os.rmdir(folder)
+            folder = tempfile.mkdtemp(prefix="d2l-mgpu-server-", dir="/tmp")
+        self._forkserver_address = f"{folder}/socket"
+        self.inherited = _now()
+        alive, self._forkserver_alive_fd = os.pipe()
+        with socket(AF_UNIX) as listener, open(alive, "rb"):
+            listener.bind(self._forkserver_address)
+            listener.listen()
+            code = _COMMAND.format(sys.path, listener.fileno(), alive, folder)
+            flags: list[str] = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
+            self.process = subprocess.Popen(
+                [spawn.get_executable(), *flags, "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[listener.fileno(), alive],
+                start_new_session=True,  # a Ctrl-C is not meant for it
+            )
+        self.pid = self.process.pid
+        assert self.process.stdout is not None
+        with self.process.stdout as answer:
+            if connection.wait([answer.fileno()], _PATIENCE) and answer.read(1):
+                return True
+        self.process.kill()
+        self.stop()
+        return False
+
+    def stop(self) -> None:
+        """Let it end, and wait for that if this process has started it."""
+        started, folder = self.process, os.path.dirname(self._forkserver_address)
+        self.forget()
+        if started:
+            try:
+                started.wait(5)
+            except subprocess.TimeoutExpired:  # somebody else still holds the pipe
+                started.kill()
+                started.wait()
+            rmtree(folder, ignore_errors=True)  # if it was killed
+
+    def forget(self) -> None:
+        """Have no server, as a child that this process has forked must not have its parent's."""
+        if self._forkserver_alive_fd is not None:
+            os.close(self._forkserver_alive_fd)
+        if self.process:
+            self.process.returncode = self.process.returncode or 0
+        self._forkserver_address, self._forkserver_alive_fd = "", None
+        self.pid, self.process = 0, None
+
+    def adopt(self) -> None:
+        """In a rank: let what it launches come from the server that it came from itself."""
+        common: Any = forkserver._forkserver
+        if common._forkserver_alive_fd is not None:
+            self._forkserver_address = common._forkserver_address
+            self._forkserver_alive_fd = common._forkserver_alive_fd
+            self.pid, self.inherited = os.getppid(), _now()
+
+
+def _now() -> Any:
+    """Return what a server has for good from when it is started: code, and what a process
+    inherits from its caller."""
+    files = {path: path.stat().st_mtime_ns for path in Path(__file__).parent.glob("**/*.py")}
+    environment = {name: value for name, value in os.environ.items() if _READ_ONCE.match(name)}
+    status = Path("/proc/self/status").read_text().splitlines()
+    umask = [line for line in status if line.startswith("Umask")]
+    limits = Path("/proc/self/limits").read_text()
+    return files, environment, umask, limits, os.sched_getaffinity(0)
+
+
+def _close(*pipes: int) -> None:
+    for pipe in pipes:
+        os.close(pipe)
+
+
+class _Popen(popen_forkserver.Popen):
+    """multiprocessing's, but for the server that it asks."""
+
+    _fds: list[int]
+
+    def _launch(self, process_obj: Any) -> None:
+        data = io.BytesIO()
+        context.set_spawning_popen(self)
+        try:
+            dump(spawn.get_preparation_data(process_obj._name), data)
+            dump(process_obj, data)
+        finally:
+            context.set_spawning_popen(None)
+        self.sentinel, pipe = SERVER.connect_to_new_process(self._fds)
+        while_here = os.dup(pipe)  # closes when this process ends: so the rank knows
+        self.finalizer = util.Finalize(self, _close, (while_here, self.sentinel))
+        with open(pipe, "wb") as file:
+            file.write(data.getbuffer())
+        self.pid = forkserver.read_signed(self.sentinel)
+
+
+class _Process(process.BaseProcess):
+    _start_method = "d2l_mgpu"
+    _Popen = staticmethod(_Popen)
+
+
+class _Context(context.BaseContext):
+    _name = "d2l_mgpu"
+    Process = _Process
+
+
+SERVER = _Server()
+_contexts: dict[str, Any] = vars(context)["_concrete_contexts"]
+_contexts["d2l_mgpu"] = _Context()  # by this name: the elastic agent takes nothing else
+os.register_at_fork(after_in_child=SERVER.forget)
+atexit.register(SERVER.stop)
