@@ -10,12 +10,20 @@ from book import mxnet
 from book.execution import missing_d2l, pin_environment
 from book.facts import ROOT
 from book.saved_outputs import has_kernel
+from book.translation.languages import LANGUAGES
+
+
+def first_pages() -> list[Path]:
+    """Where the built site starts in each language."""
+    return [ROOT / "_build" / "html" / each.path / "chapters/index.html" for each in LANGUAGES]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Stop with one line if d2l is missing; let a bare `pytest --nbval` check the notebooks."""
+    """Stop with one line if something is missing; let a bare `pytest --nbval` check notebooks."""
     if message := missing_d2l():
         raise pytest.UsageError(message)
+    if config.option.markexpr == "site" and not all(map(Path.is_file, first_pages())):
+        raise pytest.UsageError("no built site: type make book")
     pin_environment("generated")
     config.option.nbval_sanitize_with = str(ROOT / "tests" / "sanitize.cfg")
     if config.option.nbval and config.args_source is pytest.Config.ArgsSource.TESTPATHS:

@@ -25,6 +25,14 @@ ROOT = Path(__file__).resolve().parent.parent
 collect_ignore = [] if find_spec("mxnet") else ["gluon"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What opens the browser belongs to the tests of the site, wherever it stands."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.site)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder with the real MNIST and Fashion-MNIST files, as `D2L_MGPU_DATA` expects it."""

@@ -136,6 +136,7 @@ def wordless(html: str) -> list[str]:
     return [str(image)[:200] for image in poor if image.get("aria-hidden") != "true"]
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
 def test_every_figure_and_plot_has_alternative_text(spoken: Language) -> None:
     pages = [SITE / spoken.path / name for name in CHAPTERS]

@@ -17,6 +17,7 @@ from book.translation.languages import LANGUAGES, TRANSLATIONS
 from tests.built_site import soup
 from tests.conftest import ROOT, copy_tiny_book, run_book, translate
 
+pytestmark = pytest.mark.site
 PT = TRANSLATIONS[0]
 SITE = addresses_in(ROOT / "_config.yml").site
 PORTUGUESE = {

@@ -75,6 +75,7 @@ def run_nbval(path: Path, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.site  # else it would execute the chapters
 def test_the_notebooks_are_what_the_chapters_make() -> None:
     result = run_book("notebooks", ROOT, D2L_MGPU_SOURCE="generated")
     assert result.returncode == 0, result.stdout

@@ -204,6 +204,7 @@ def test_a_page_printed_in_the_dark_is_black_on_white(tiny_book: Path, browser: 
     page.close()
 
 
+@pytest.mark.site
 def test_pages_link_to_the_pdf_only_if_it_is_in_the_site(tiny_book: Path, tmp_path: Path) -> None:
     page = "_build/html/chapters/first.html"
     name = file_name(tiny_book, ENGLISH)

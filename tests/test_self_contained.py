@@ -15,6 +15,7 @@ from book.translation.languages import LANGUAGES, Language
 from tests.built_site import SITE, chapter, load_everything, pages, served, watched
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.site
 EACH_LANGUAGE = pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
 FILES = f"{SITE.as_uri()}/"
 

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 from book.translation.languages import LANGUAGES, Language
 from tests.built_site import SITE, chapter, pages, served
 
+pytestmark = pytest.mark.site
 KB = 1000
 FIRST_VIEW, SCRIPTS, SEARCH_INDEX, IMAGE = 300 * KB, 125 * KB, 300 * KB, 100 * KB
 KINDS = {".html": "html", ".css": "css", ".js": "js", ".woff2": "fonts", ".svg": "images"}
