@@ -7,6 +7,7 @@ outputs come from the execution cache. Nothing in a notebook depends on the mach
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tomllib
@@ -27,6 +28,7 @@ from book import mxnet
 from book.execution import OWN_KERNEL, SOURCE, notebook
 from book.facts import ROOT, addresses, d2l_requirement
 from book.markdown import MarkdownWriter
+from book.outputs import EXECUTIONS
 from book.theme.provenance import provenance
 from book.translation.languages import language
 from book.translation.settings import FIGURES
@@ -159,9 +161,13 @@ class NotebookBuilder(Builder):
                 shutil.copy(Path(self.srcdir, uri), target)
 
     def executed(self, docname: str) -> list[Any]:
-        """The cells of a chapter with the outputs that the cache holds."""
+        """The cells of a chapter with the outputs that the cache holds; with none where nothing is
+        to be executed."""
+        chapter = notebook(self.app, docname)
+        if self.config.nb_execution_mode == "off":
+            return chapter.cells
         try:
-            _, merged = self.cache.merge_match_into_notebook(notebook(self.app, docname))
+            _, merged = self.cache.merge_match_into_notebook(chapter)
         except KeyError as error:
             raise ExtensionError(
                 f"{docname} was not executed, so its notebook cannot be written: see above"
@@ -195,6 +201,16 @@ class NotebookBuilder(Builder):
         path = Path(self.outdir, docname.removeprefix("chapters/") + ".ipynb")
         path.parent.mkdir(exist_ok=True)
         path.write_text(nbformat.writes(made, indent=1) + "\n", encoding="utf-8")
+
+    def finish(self) -> None:
+        """Say of which code the outputs are and on what they were made, for book/outputs.py."""
+        facts = {}
+        for docname in self.get_outdated_docs():
+            _, key = self.cache.create_hashed_notebook(notebook(self.app, docname))
+            executed = provenance(self.app, docname)
+            facts[docname.removeprefix("chapters/")] = {"code": key, "executed": executed}
+        path = Path(self.outdir, EXECUTIONS)
+        path.write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
 def rank_mime_types(app: Sphinx, config: Config) -> None:

@@ -1,12 +1,14 @@
-"""Build the book: `python -m book.site html`, `pdf`, `notebooks` or `locales`.
+"""Build the book: `python -m book.site html`, `pdf`, `notebooks`, `unexecuted` or `locales`.
 
 The pages and the notebooks of a language share one set of doctrees, and all languages share one
-execution cache, so whatever comes second executes nothing.
+execution cache, so whatever comes second executes nothing. When the pages are written, the outputs
+they show are compared with the committed ones.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import sys
 import time
@@ -17,19 +19,28 @@ from typing import Any
 
 from jupyter_book.sphinx import build_sphinx
 
+from book import outputs
 from book.facts import ROOT
 from book.theme import pdf
 from book.translation.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
 
 
-def build(root: Path, builder: str, language: Language = ENGLISH, **settings: Any) -> Path:
+def build(
+    root: Path,
+    builder: str,
+    language: Language = ENGLISH,
+    *,
+    folder: str | None = None,
+    **settings: Any,
+) -> Path:
     """Build the book in `root` with a Sphinx builder and return the folder it wrote.
 
-    Every warning is an error. Raises SystemExit when there was one.
+    That is in `_build/<folder>`, which is named after the builder; a folder of another name has
+    doctrees of its own. Every warning is an error. Raises SystemExit when there was one.
     """
     kind = "catalogues" if builder == "catalogues" else language.folder
-    doctrees = root / "_build" / ".doctrees" / kind
-    out = root / "_build" / builder / (language.path if builder == "html" else kind)
+    doctrees = root / "_build" / ".doctrees" / (folder or "") / kind
+    out = root / "_build" / (folder or builder) / (language.path if builder == "html" else kind)
     result = build_sphinx(
         root,
         out,
@@ -54,26 +65,22 @@ def build(root: Path, builder: str, language: Language = ENGLISH, **settings: An
     return out
 
 
-def build_each(root: Path, builder: str) -> Iterator[tuple[Language, Path]]:
-    """Build every language; English, which comes first, executes the chapters.
-
-    Each translation gets a process of its own, because Sphinx keeps words of the first language.
-    """
-    yield ENGLISH, build(root, builder)
+def workers(count: int | None) -> ProcessPoolExecutor:
+    """Processes that build, a new one for each build: Sphinx keeps words of the first language."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+    return ProcessPoolExecutor(count, context, max_tasks_per_child=1)
+
+
+def build_each(root: Path, builder: str) -> Iterator[tuple[Language, Path]]:
+    """Build every language; English, which comes first, executes the chapters."""
+    yield ENGLISH, build(root, builder)
+    with workers(1) as pool:
         for language in TRANSLATIONS:
             yield language, pool.submit(build, root, builder, language).result()
 
 
-def write_site(root: Path, only: str | None = None) -> None:
-    """Build the pages, and say how long each language took.
-
-    `only` names the folder of a language that is to be built alone.
-    """
-    if only:
-        build(root, "html", next(each for each in LANGUAGES if each.folder == only))
-        return
+def write_pages(root: Path) -> None:
+    """Build the pages, and say how long each language took."""
     clock = [time.monotonic()]
     for language, _ in build_each(root, "html"):
         clock.append(time.monotonic())
@@ -82,20 +89,53 @@ def write_site(root: Path, only: str | None = None) -> None:
         print(f"{language.name}: {seconds}", flush=True)
 
 
+def compare_outputs(root: Path) -> None:
+    """Compare the outputs on the pages with those of the committed notebooks, if there are any.
+
+    SystemExit when they differ; the pages are written by then, so that one can look at them.
+    """
+    if os.environ.get("COMPARE") == "no" or not (root / outputs.COMMITTED).is_dir():
+        return
+    build(root, "notebooks")
+    outputs.check(root)
+
+
+def write_site(root: Path) -> None:
+    """Build the pages of all languages and compare their outputs with the committed ones."""
+    write_pages(root)
+    compare_outputs(root)
+
+
 def write_pdfs(root: Path) -> None:
     """Print the site; if it had no PDFs before, its pages are written again, to link to them."""
     pdf.find_browser()
-    write_site(root)
+    write_pages(root)
     if pdf.write(root):
-        write_site(root)
+        write_pages(root)
+    compare_outputs(root)
 
 
 def write_notebooks(root: Path) -> None:
     """Build the notebooks and put them into `notebooks`, where readers and tests find them."""
+    not_for_readers = shutil.ignore_patterns("reports", outputs.EXECUTIONS)  # reports: of errors
     for language, built in build_each(root, "notebooks"):
         target = root / "notebooks" / language.folder
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(built, target, ignore=shutil.ignore_patterns("reports"))  # of errors
+        shutil.copytree(built, target, ignore=not_for_readers)
+
+
+def write_unexecuted(root: Path) -> None:
+    """Build the notebooks of all languages without outputs, into `_build/unexecuted`.
+
+    Tests compare them with the committed ones. Nothing of an earlier build is used, because Sphinx
+    does not see changes of our extensions.
+    """
+    shutil.rmtree(root / "_build" / ".doctrees" / "unexecuted", ignore_errors=True)
+    settings = {"folder": "unexecuted", "nb_execution_mode": "off"}
+    with workers(os.cpu_count()) as pool:
+        jobs = [pool.submit(build, root, "notebooks", each, **settings) for each in LANGUAGES]
+        for job in jobs:
+            job.result()
 
 
 def write_catalogues(root: Path) -> None:
@@ -107,13 +147,18 @@ COMMANDS = {
     "html": write_site,
     "pdf": write_pdfs,
     "notebooks": write_notebooks,
+    "unexecuted": write_unexecuted,
     "locales": write_catalogues,
 }
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["html", folder, only] if only in [language.folder for language in LANGUAGES]:
-            write_site(Path(folder).resolve(), only)
+            build(
+                Path(folder).resolve(),
+                "html",
+                next(each for each in LANGUAGES if each.folder == only),
+            )
         case [command, *folders] if command in COMMANDS and len(folders) < 2:
             COMMANDS[command](Path(folders[0]).resolve() if folders else ROOT)
         case _:

@@ -19,7 +19,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from book import mxnet
+from book import mxnet, outputs
 from book.facts import addresses
 from book.translation.languages import LANGUAGES, TRANSLATIONS, Language
 from tests.conftest import ROOT, run_book
@@ -58,13 +58,14 @@ def code_cells(path: Path) -> list[Any]:
 
 
 def without_outputs(path: Path) -> str:
-    """A notebook without its outputs and their date; a drawing as it is."""
+    """A notebook as if it had not been executed; a drawing as it is."""
     if path.suffix == ".svg":
         return path.read_text(encoding="utf-8")
     notebook = json.loads(path.read_text(encoding="utf-8"))
     notebook["metadata"]["d2l_mgpu"].pop("executed", None)
     for cell in notebook["cells"]:
         cell.pop("outputs", None)
+        cell.pop("execution_count", None)
     return json.dumps(notebook, indent=1)
 
 
@@ -76,9 +77,15 @@ def run_nbval(path: Path, **environment: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.site  # else it would execute the chapters
-def test_the_notebooks_are_what_the_chapters_make() -> None:
-    result = run_book("notebooks", ROOT, D2L_MGPU_SOURCE="generated")
+@pytest.fixture(scope="module")
+def unexecuted() -> Path:
+    """The notebooks that the chapters make today, without outputs."""
+    result = run_book("unexecuted", ROOT, D2L_MGPU_SOURCE="generated")
     assert result.returncode == 0, result.stdout
+    return ROOT / "_build" / "unexecuted"
+
+
+def test_the_notebooks_are_what_the_chapters_make(unexecuted: Path) -> None:
     made, committed = (
         {
             path.relative_to(folder).as_posix(): without_outputs(path)
@@ -86,11 +93,27 @@ def test_the_notebooks_are_what_the_chapters_make() -> None:
             for path in (folder / spoken.folder).glob("**/*")
             if path.suffix in (".ipynb", ".svg")
         }
-        for folder in (ROOT / "_build" / "notebooks", ROOT / "notebooks")
+        for folder in (unexecuted, ROOT / "notebooks")
     )
     assert made.keys() == committed.keys(), "type: make notebooks"
     for name, text in made.items():
         assert text == committed[name], f"{name} is stale, type: make notebooks"
+
+
+def codes(folder: Path) -> dict[str, str]:
+    """The chapters whose notebooks are in a folder, and what their outputs depend on."""
+    facts = json.loads((folder / outputs.EXECUTIONS).read_text(encoding="utf-8"))
+    return {chapter: fact["code"] for chapter, fact in facts.items()}
+
+
+def test_the_outputs_of_the_last_build_are_the_committed_ones(unexecuted: Path) -> None:
+    built = ROOT / outputs.BUILT
+    if not (built / outputs.EXECUTIONS).exists():
+        pytest.skip("make book has not been run here")
+    now, then = codes(unexecuted / "en"), codes(built)
+    if changed := [name for name in now.keys() | then.keys() if now.get(name) != then.get(name)]:
+        pytest.skip(f"since the last make book, {', '.join(sorted(changed))} changed")
+    assert not outputs.compare(ROOT).differences
 
 
 @pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
@@ -187,20 +210,20 @@ def test_no_byte_depends_on_the_machine(path: Path) -> None:
 
 
 def test_few_outputs_are_ignored_and_each_with_a_reason() -> None:
-    rows = tomllib.loads((ROOT / "tests/ignored_outputs.toml").read_text()).get("cell", [])
-    reasons = {(row["chapter"], row["starts"]): row["reason"] for row in rows}
-    assert all(reasons.values())
+    """tests/test_outputs.py sees that there are reasons; those of other cells are not ignored."""
+    rows = [row for row in outputs.rows(ROOT) if "depends_on" not in row]
+    reasons = {(row["chapter"], row["starts"]) for row in rows}
     for spoken in LANGUAGES:
         cells: list[tuple[str, Any]] = []
         for path in [path for path in NOTEBOOKS if name(path).startswith(spoken.folder)]:
             chapter = name(path).partition("/")[2]
             cells += [(chapter, cell) for cell in code_cells(path)]
         ignored = {
-            (chapter, cell.source.partition("\n")[0])
+            (chapter, outputs.first_line(cell))
             for chapter, cell in cells
             if "nbval-ignore-output" in cell.metadata.get("tags", [])
         }
-        assert ignored == reasons.keys()
+        assert ignored == reasons
         assert len(ignored) <= 0.15 * len(cells)
 
 
@@ -283,7 +306,8 @@ def test_a_notebook_imports_only_what_the_wheel_brings(path: Path) -> None:
     assert imported <= brought | installed | {"__main__"} | sys.stdlib_module_names
 
 
-# Two of them: nbval executes all, and the test above sees what each imports.
+# Two of them: every build executes all, and the test above sees what each imports.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [ROOT / f"notebooks/en/{stem}.ipynb" for stem in ("splitting", "overlap")], ids=name
 )
