@@ -19,6 +19,7 @@ import torch
 
 from d2l_mgpu import launch
 from d2l_mgpu.checkpoint import load_weights
+from d2l_mgpu.proofs import TOLERANCE
 from d2l_mgpu.train import main
 from d2l_mgpu.trainer import Trainer
 
@@ -46,15 +47,17 @@ def test_a_line_of_json_an_epoch_is_all_that_goes_to_standard_output(
 def test_processes_and_micro_batches_change_nothing_but_rounding(
     options: list[str], tmp_path: Path
 ) -> None:
-    alone = train(tmp_path / "alone")
-    results = launch(train, tmp_path / "three", *options, num_devices=3)
+    alone = train(tmp_path / "alone", "--double")
+    results = launch(train, tmp_path / "three", "--double", *options, num_devices=3)
     for history in results:  # every rank knows the figures of all
         for ours, theirs in zip(history, alone, strict=True):
             assert ours["accuracy"] == theirs["accuracy"]
-            assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+            assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-12)
     ours, theirs = load_weights(tmp_path / "three"), load_weights(tmp_path / "alone")
+    assert {weights.dtype for weights in theirs.values()} == {torch.float64}
+    bound = 6 * TOLERANCE[torch.float64]  # two epochs of three steps
     for name, weights in theirs.items():
-        torch.testing.assert_close(ours[name], weights, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(ours[name], weights, rtol=0, atol=bound)
 
 
 def test_resnet_is_trained_as_well(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ COUNT = "is not a whole number from 1 to 2^31 - 1"
         ("--seed -1", "--seed: '-1' is not a whole number from 0 to 2^40 - 1"),
         ("--checkpoint-every 5", "--checkpoint-every needs --checkpoint-dir"),
         ("--fall-back", "--fall-back needs --checkpoint-dir"),
+        ("--fast --double", "--fast and --double exclude each other"),
         ("--checkpoint-dir", "--checkpoint-dir: expected one argument"),
         ("--check here", "unrecognized arguments: --check here"),
         ("more", "unrecognized arguments: more"),
