@@ -4,22 +4,26 @@ DATA ?= generated
 BIN := .venv/bin
 D2L := $(shell sed -n 's/.*pip install \(--no-deps d2l==[^ ]*\).*/\1/p' requirements.txt)
 READY := .venv/.ready
-TWO := --numprocesses 2 --dist loadfile # test files that mostly wait: two at a time
+TWO := --numprocesses 2 --dist loadfile
+# Prints how long a target took, also when it failed
+TIMED = @start=$$(date +%s); trap 'echo "== make $@: $$(($$(date +%s) - start)) s"' EXIT; set -e;
 
 ifeq ($(filter $(DATA),generated FashionMNIST),)
 $(error DATA is $(DATA), but there are only DATA=generated and DATA=FashionMNIST)
 endif
+export COMPARE # make book COMPARE=no: whatever the chapters print
 export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 
 # Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
 ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
 
-.PHONY: gluon help book serve cards pdf notebooks locales sync format test test-faults bench clean
+.PHONY: gluon help book serve cards pdf notebooks locales sync format bench clean \
+  test test-site test-slow test-faults portability
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
-book: $(READY) ## execute the chapters and write the site (DATA=FashionMNIST: on real images)
+book: $(READY) ## execute the chapters, write the site, compare with notebooks/ (COMPARE=no: do not)
 	$(BIN)/python -m book.site html
 
 serve: $(READY) ## serve the site, rebuild what changes (LANGUAGE=vi: that one only)
@@ -44,21 +48,27 @@ format: $(READY) ## let ruff format and fix the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(READY) ## lint, check types, run the unit tests, execute the notebooks again
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy d2l_mgpu book
-	$(BIN)/python -m pytest $(TWO)
-	@# One thread each, so that two notebooks share two cores; the tests prove the languages equal.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval $(TWO) notebooks/en
+test: $(READY) ## lint, types, units, proofs, catalogues, notebooks (minutes, needs no built site)
+	$(TIMED) $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy d2l_mgpu book; \
+	  $(BIN)/python -m pytest $(TWO)
 
-test-faults: $(READY) ## kill a training run 20 times, launch 50 times: what takes minutes
-	$(BIN)/python -m pytest -s -m faults
+test-site: $(READY) ## look at the built site in Chromium: languages, axe, keyboard, search, PDF
+	$(TIMED) $(BIN)/python -m pytest $(TWO) -m site
+
+test-slow: $(READY) ## several machines, kills, real images, MXNet, all notebooks (ONLY=test files)
+	$(TIMED) $(BIN)/python -m pytest $(TWO) -m "slow and not faults" $(ONLY); \
+	  $(if $(ONLY),,$(BIN)/python -m pytest --nbval $(TWO) notebooks/en)
+
+test-faults: $(READY) ## kill a training run 20 times, launch 50 times
+	$(TIMED) $(BIN)/python -m pytest -s -m faults
+
+portability: $(READY) ## execute notebooks as other CPUs would, and under load (CHAPTERS="index fast")
+	$(TIMED) $(BIN)/python -m book.portability $(CHAPTERS)
 
 bench: $(READY) ## measure what the book says about speed (ROWS="ring buckets": only that)
 	$(BIN)/python -m benchmarks $(ROWS)
 
-book serve cards pdf notebooks locales test: gluon
+book serve cards pdf notebooks locales test test-slow portability: gluon
 
 gluon: $(READY)
 	@$(BIN)/python -m book.mxnet

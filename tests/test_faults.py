@@ -1,6 +1,6 @@
 """A run that is killed, again and again, ends with the same bits as one that was left alone.
 
-`make test` kills it three times, `make test-faults` twenty times.
+`make test-slow` kills it three times, `make test-faults` twenty times.
 """
 
 import os
@@ -23,7 +23,7 @@ OPTIONS = [
     *("--checkpoint-every", EVERY, "--events-every", 1),
 ]
 STEPS = 5 * 21
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Start = Callable[..., Run]
 LeftAlone = Callable[[list[str] | None], Run]

@@ -10,6 +10,7 @@ from book.mxnet import mxnet_python
 from tests.conftest import ROOT
 
 
+@pytest.mark.slow
 def test_the_package_in_gluon_passes_its_tests_in_its_own_environment():
     python = mxnet_python()
     if python is None:

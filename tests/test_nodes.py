@@ -29,6 +29,7 @@ SHORT, LONG = ["--epochs", "2"], ["--epochs", "12"]  # LONG leaves time to distu
 SOON = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=5,close_timeout=5"
 
 MakeNodes = Callable[[int], list[Node]]
+pytestmark = pytest.mark.slow
 
 
 class Training(Traces):

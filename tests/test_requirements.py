@@ -36,6 +36,7 @@ def dry_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.P
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_requirements_resolve_on_python(
     name: str, dry_runs: dict[str, subprocess.Popen[str]]

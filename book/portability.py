@@ -1,0 +1,106 @@
+"""Execute notebooks as other machines would: `make portability CHAPTERS="index errata"`.
+
+PyTorch, oneDNN and MKL choose their kernels by the instructions of the CPU. Environment variables
+take instructions away from them, so one machine can play older ones; the number of threads and a
+loaded machine do the rest. Every setting runs `pytest --nbval`, which compares with the committed
+outputs: none may depend on the machine.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from book.facts import ROOT
+
+NOTEBOOKS = ROOT / "notebooks" / "en"
+# What ATen, oneDNN and MKL call the instructions that they may use
+INSTRUCTIONS = {
+    "SSE 4.1": ("default", "SSE41", "SSE4_2"),
+    "AVX2": ("avx2", "AVX2", "AVX2"),
+    "AVX-512": ("avx512", "AVX512_CORE", "AVX512"),
+}
+VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+LOAD = 4  # processes that compute beside the notebooks in the last setting
+
+
+def settings() -> dict[str, dict[str, str]]:
+    """The environment of each setting; those that this CPU cannot play are left out."""
+    import torch
+
+    flags = torch.cpu.get_capabilities()
+    playable = {"SSE 4.1": True, "AVX2": flags.get("avx2"), "AVX-512": flags.get("avx512_f")}
+    return {
+        f"{name}, {threads} thread{'s' * (threads > 1)}": {
+            "OMP_NUM_THREADS": str(threads),
+            **dict(zip(VARIABLES, values, strict=True)),
+        }
+        for name, values in INSTRUCTIONS.items()
+        if playable[name]
+        for threads in (1, 2)
+    }
+
+
+def paths(chapters: list[str]) -> list[Path]:
+    """The notebooks of `chapters`, all of them if none is named; SystemExit for unknown names."""
+    known = {
+        path.relative_to(NOTEBOOKS).with_suffix("").as_posix(): path
+        for path in sorted(NOTEBOOKS.rglob("*.ipynb"))
+    }
+    if unknown := sorted(set(chapters) - set(known)):
+        sys.exit(f"There is no notebook {', '.join(unknown)}, but there are {', '.join(known)}.")
+    return [known[name] for name in chapters or known]
+
+
+@contextmanager
+def load(processes: int) -> Iterator[None]:
+    """Keep the machine busy with so many processes that compute without end."""
+    busy = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(busy) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def passes(notebooks: list[Path], environment: dict[str, str]) -> bool:
+    """Whether the notebooks, executed again in `environment`, print what is committed."""
+    # Programs that Inductor has compiled for other instructions crash here, so none are kept.
+    with TemporaryDirectory(prefix="portability-") as compiled:
+        variables = os.environ | {"TORCHINDUCTOR_CACHE_DIR": compiled} | environment
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--nbval",
+            "--no-header",
+            *map(str, notebooks),
+        ]
+        return subprocess.run(command, cwd=ROOT, env=variables).returncode == 0
+
+
+def main(chapters: list[str]) -> None:
+    """Run every setting, and the last one of them beside a load; SystemExit(1) if one failed."""
+    notebooks, environments = paths(chapters), settings()
+    runs = [(name, variables, 0) for name, variables in environments.items()]
+    runs.append((f"as it is, beside a load of {LOAD}", {}, LOAD))
+    results = {}
+    for name, variables, processes in runs:
+        print(f"== {name}", flush=True)
+        start = time.monotonic()
+        with load(processes):
+            results[name] = passes(notebooks, variables), time.monotonic() - start
+    for name, (passed, seconds) in results.items():
+        print(f"{'passed' if passed else 'FAILED'}  {name}: {seconds:.0f} s")
+    sys.exit(not all(passed for passed, _ in results.values()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
