@@ -96,7 +96,7 @@ class _Server(forkserver.ForkServer):
     def stop(self) -> None:
         """Let it end, and wait for that if this process has started it."""
         started, folder = self.process, os.path.dirname(self._forkserver_address)
-        self.forget()
+        self._let_go()
         if started:
             try:
                 started.wait(5)
@@ -106,11 +106,14 @@ class _Server(forkserver.ForkServer):
             rmtree(folder, ignore_errors=True)  # if it was killed
 
     def forget(self) -> None:
-        """Have no server, as a child that this process has forked must not have its parent's."""
+        """In a child that somebody has forked: have no server, and do not keep the parent's."""
+        if self.process:
+            self.process.returncode = 0  # it is not ours to wait for
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._forkserver_alive_fd is not None:
             os.close(self._forkserver_alive_fd)
-        if self.process:
-            self.process.returncode = self.process.returncode or 0
         self._forkserver_address, self._forkserver_alive_fd = "", None
         self.pid, self.process = 0, None
 

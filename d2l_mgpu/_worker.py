@@ -89,6 +89,7 @@ def work(
         with (Path(folder) / "job").open("rb") as file:
             fn, args, sources = pickle.load(file)
         linecache.cache.update(sources)  # tracebacks show the lines of notebook cells
+        SERVER.adopt()
         _send(fn(*args), rank, stem)
     except BaseException as error:
         try:
@@ -129,7 +130,6 @@ def _be_like_a_new_process(environment: dict[str, str]) -> None:
     os.environ.update(environment | dict(os.environ))  # the agent's own variables are here already
     np.random.seed()  # else all ranks would draw the same; Python's generator sees to it itself
     torch.default_generator.seed()
-    SERVER.adopt()
 
 
 def _redirect_output(stem: Path) -> None:

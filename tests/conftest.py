@@ -109,9 +109,24 @@ def browser() -> Iterator[Browser]:
         yield chromium
 
 
+@pytest.fixture(params=["server", pytest.param("spawn", marks=pytest.mark.slow)])
+def each_start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let `launch` start processes in one of its two ways."""
+    monkeypatch.setenv("D2L_MGPU_START", request.param)
+    return str(request.param)
+
+
 @pytest.fixture
 def leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compare this process before and after the test, with a temporary folder of its own."""
+    """Compare this process before and after the test, with a temporary folder of its own.
+
+    The fork server, which `launch` keeps for the next time, runs before.
+    """
+    from d2l_mgpu._caller import caller_as_before
+    from d2l_mgpu._server import start_method
+
+    with caller_as_before():  # the server is another in another environment
+        start_method()
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+SET_BY_TESTS = ("PYTEST_CURRENT_TEST", "D2L_MGPU_START")
+
 
 def state_of_this_process() -> dict[str, Any]:
     this = psutil.Process()
@@ -21,7 +23,7 @@ def state_of_this_process() -> dict[str, Any]:
         "threads": threading.enumerate(),
         "files": os.listdir(tempfile.gettempdir()),
         "signal handlers": {s: signal.getsignal(s) for s in signal.valid_signals()},
-        "environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+        "environment": {k: v for k, v in os.environ.items() if k not in SET_BY_TESTS},
         "main": {
             name: vars(sys.modules["__main__"]).get(name) for name in ("__file__", "__spec__")
         },

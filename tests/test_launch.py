@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from d2l_mgpu import RankError, get_devices, launch, rank_device
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("each_start")]
 
 
 # What the ranks run.

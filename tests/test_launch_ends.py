@@ -20,7 +20,7 @@ from d2l_mgpu import RankError, launch
 from tests.leftovers import runs, wait_until
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("each_start")]
 
 
 def start_a_program(folder: Path) -> None:
@@ -126,6 +126,7 @@ def wait(folder):
     ctypes.PyDLL(None).sleep(600)  # with Python's lock: nothing written in Python can end it
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us deaf to Ctrl-C
+launch(len, "any", num_devices=1)  # keeps its server
 before = state_of_this_process()
 try:
     launch(wait, sys.argv[1], num_devices=2)
@@ -166,7 +167,7 @@ def test_an_interrupted_or_killed_script_leaves_nothing(how: str, tmp_path: Path
             wait_until(lambda: os.listdir(temporary) == [])
         else:
             assert (out, err) == ("interrupted, as before: True\n", "")
-            assert os.listdir(temporary) == []
+            assert os.listdir(temporary) == []  # nor is the server, when the script has ended
     finally:
         script.kill()
 

@@ -15,7 +15,7 @@ from d2l_mgpu import launch
 from tests.leftovers import wait_until
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("each_start")]
 
 # Scripts.
 
@@ -201,9 +201,11 @@ def test_a_notebook_can_launch_what_its_cells_define_and_be_interrupted(tmp_path
         assert "".join(printed) == "[rank 0] hello\n[rank 1] hello\n[0, 1]\n"
         printed.clear()
         client.execute_interactive(
-            "import psutil; print(psutil.Process().children(recursive=True))", output_hook=show
+            "import psutil; from d2l_mgpu._server import SERVER\n"
+            "print({p.pid for p in psutil.Process().children(recursive=True)} - {SERVER.pid})",
+            output_hook=show,
         )
-        assert printed == ["[]\n"]
+        assert printed == ["set()\n"]
     finally:
         client.stop_channels()
         kernel.shutdown_kernel(now=True)
