@@ -150,7 +150,7 @@ def test_an_answer_opens_by_keyboard(open_page) -> None:
 
 
 def test_the_buttons_of_the_header_work_by_keyboard(open_page) -> None:
-    page = open_page("chapters/multiple-gpus.html")
+    page = open_page("chapters/index.html")
     themes = set()
     for _ in range(2):
         page.locator(".theme-switch-button:visible").press("Enter")
