@@ -5,8 +5,9 @@ Importing this needs torch and numpy only; what else a function needs it imports
 
 from d2l_mgpu import concise, scratch
 from d2l_mgpu.accumulation import backward_in_parts
+from d2l_mgpu.all_reduces import ALL_REDUCES, Sent
 from d2l_mgpu.buckets import Bucketed
-from d2l_mgpu.collectives import ALL_REDUCES, Sent, all_reduce
+from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
 from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
@@ -23,7 +24,6 @@ from d2l_mgpu.proofs import (
     exact_dtype,
     largest_difference,
     prove_equals_one_device,
-    prove_split_equals_one_device,
 )
 from d2l_mgpu.real_images import DownloadError
 from d2l_mgpu.sampling import ShardSampler
@@ -37,7 +37,15 @@ from d2l_mgpu.scratch import (
     train_batch,
 )
 from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
-from d2l_mgpu.splitting import SPLITS, Split, data_split, layer_split, network_split, split_step
+from d2l_mgpu.splitting import (
+    SPLITS,
+    Split,
+    data_split,
+    layer_split,
+    network_split,
+    prove_split_equals_one_device,
+    split_step,
+)
 from d2l_mgpu.threads import limit_threads
 from d2l_mgpu.traffic import Exchange, Traffic
 
