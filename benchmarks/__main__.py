@@ -12,6 +12,7 @@ FAMILIES = {
     "ring": ("all_reduce", "ring_rows"),
     "shared": ("all_reduce", "shared_rows"),
     "epoch": ("epoch", "rows"),
+    "launch": ("launches", "rows"),
     "build": ("build", "rows"),
 }
 USUAL = [name for name in FAMILIES if name != "build"]  # which takes half an hour alone

@@ -22,7 +22,7 @@ from socket import AF_UNIX, socket
 from typing import Any
 
 _PATIENCE = 60.0  # seconds that the server gets to import torch
-_LONGEST = 100  # bytes of a socket's path; the systems allow 104 or more
+_LONGEST = 70  # bytes of the name of a folder for a socket, whose path may have 107
 _COMMAND = "import sys; sys.path = {}; from d2l_mgpu._preloaded import serve; serve({}, {}, {!r})"
 # Variables that are read once, when a program or a library is loaded, begin like this.
 _READ_ONCE = re.compile(
@@ -51,7 +51,8 @@ class _Server(forkserver.ForkServer):
         self._forkserver_alive_fd: int | None = None  # closed when all who hold it have ended
         self.pid = 0
         self.inherited: Any = None
-        self.process: subprocess.Popen[bytes] | None = None  # unless another process started it
+        self.folder = ""  # of its socket; this and the next only in the process that started it
+        self.process: subprocess.Popen[bytes] | None = None
 
     def ensure_running(self) -> None:
         """Do nothing: `start_method` has seen to it."""
@@ -64,17 +65,15 @@ class _Server(forkserver.ForkServer):
     def start(self) -> bool:
         """Start it, instead of the one there was, and return whether that succeeded."""
         self.stop()
-        folder = tempfile.mkdtemp(prefix="d2l-mgpu-server-")
-        if len(os.fsencode(folder)) + len("/socket") > _LONGEST:
-            os.rmdir(folder)
-            folder = tempfile.mkdtemp(prefix="d2l-mgpu-server-", dir="/tmp")
-        self._forkserver_address = f"{folder}/socket"
+        long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST
+        self.folder = tempfile.mkdtemp(prefix="d2l-mgpu-server-", dir="/tmp" if long else None)
+        self._forkserver_address = f"{self.folder}/socket"
         self.inherited = _now()
         alive, self._forkserver_alive_fd = os.pipe()
         with socket(AF_UNIX) as listener, open(alive, "rb"):
             listener.bind(self._forkserver_address)
             listener.listen()
-            code = _COMMAND.format(sys.path, listener.fileno(), alive, folder)
+            code = _COMMAND.format(sys.path, listener.fileno(), alive, self.folder)
             flags: list[str] = util._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self.process = subprocess.Popen(
                 [spawn.get_executable(), *flags, "-c", code],
@@ -95,7 +94,7 @@ class _Server(forkserver.ForkServer):
 
     def stop(self) -> None:
         """Let it end, and wait for that if this process has started it."""
-        started, folder = self.process, os.path.dirname(self._forkserver_address)
+        started, folder = self.process, self.folder
         self._let_go()
         if started:
             try:
@@ -103,7 +102,8 @@ class _Server(forkserver.ForkServer):
             except subprocess.TimeoutExpired:  # somebody else still holds the pipe
                 started.kill()
                 started.wait()
-            rmtree(folder, ignore_errors=True)  # if it was killed
+        if folder:
+            rmtree(folder, ignore_errors=True)  # it was killed, or never started
 
     def forget(self) -> None:
         """In a child that somebody has forked: have no server, and do not keep the parent's."""
@@ -115,7 +115,7 @@ class _Server(forkserver.ForkServer):
         if self._forkserver_alive_fd is not None:
             os.close(self._forkserver_alive_fd)
         self._forkserver_address, self._forkserver_alive_fd = "", None
-        self.pid, self.process = 0, None
+        self.pid, self.folder, self.process = 0, "", None
 
     def adopt(self) -> None:
         """In a rank: let what it launches come from the server that it came from itself."""

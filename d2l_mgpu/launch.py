@@ -1,11 +1,12 @@
 """Run a function on k processes, one per device, from a script or a notebook cell.
 
 `launch` starts the processes with torch's own elastic agent (what `torchrun` uses) and adds what a
-notebook needs. Functions, arguments and results travel by cloudpickle, so they may be defined in a
-cell. Errors name the rank that failed first. Nothing is left behind: the agent runs in a thread,
-where it installs no signal handlers; the ranks meet through a file, so there is no port to lose;
-each rank leads a process group, so what it started ends with it; and everything on disk lives in
-one temporary folder.
+notebook needs. On Linux they are copies of a server that has imported torch, so that only the
+first launch waits for that. Functions, arguments and results travel by cloudpickle, so they may be
+defined in a cell. Errors name the rank that failed first. Nothing is left behind: the agent runs in
+a thread, where it installs no signal handlers; the ranks meet through a file, so there is no port
+to lose; each rank leads a process group, so what it started ends with it; everything on disk lives
+in one temporary folder; and the server ends with its caller.
 """
 
 import os
@@ -48,6 +49,10 @@ def launch(
     In each process `torch.distributed` is initialized and `rank_device()` is the rank's device.
     What the ranks print appears here: rank 0 live, the others when all have finished. Programs
     that they start end with them. A rank may itself call `launch`.
+
+    On Linux the first launch starts a server that imports PyTorch and ends with this process; the
+    ranks of all launches are copies of it. Set D2L_MGPU_START=spawn in the environment to have each
+    rank start as a new process that imports PyTorch itself, as on other systems.
 
     Raises RankError when a rank fails, TimeoutError after `timeout` seconds (starting the
     processes takes some of them), ValueError or TypeError for arguments that cannot be used or
