@@ -19,8 +19,7 @@ import torch.distributed as dist
 
 from benchmarks.goals import GOALS
 from benchmarks.results import interval
-from d2l_mgpu.launch import RankError, launch
-from d2l_mgpu.threads import limit_threads
+from d2l_mgpu import RankError, launch, limit_threads
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, loudly
 from torch.utils.benchmark.utils.timer import timer  # noqa: E402 (waits for a GPU, then reads)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from d2l_mgpu.trainer import Recipe
+from d2l_mgpu.train.recipe import Recipe
 
 Number = TypeVar("Number", int, float)
 
