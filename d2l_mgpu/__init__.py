@@ -1,5 +1,26 @@
 """Multi-GPU training that equals one device, on whatever devices there are.
 
+What a chapter shows stands in a module here; what it uses without showing has a folder. A name in
+the last column stands for a file `test_<name>.py` of the tests.
+
+====================== =================================== ====================================
+chapter                modules                             tests
+====================== =================================== ====================================
+devices-and-data       devices, data                       devices, data, garments, real_input
+multiple-gpus          models, scratch, proofs             models, scratch, mutations
+multiple-gpus-concise  concise, collectives                concise
+processes              sampling, accumulation,             sampling, accumulation, launch,
+                       processes, train                    launch_from, launch_ends, server,
+                                                           threads, nodes, train, trainer,
+                                                           train_bad_input, checkpoint, faults
+allreduce              all_reduces, shared_memory          all_reduces, shared_memory
+overlap                buckets                             buckets
+splitting              splitting, traffic                  splitting
+fast                   fast, cuda_graphs                   fast
+all of them            history, plotting, exercises        plot_colors, errata, package
+gluon/                 gluon                               gluon
+====================== =================================== ====================================
+
 Importing this needs torch and numpy only; what else a function needs it imports when called.
 """
 

@@ -95,9 +95,10 @@ class FastStep:
     """A step of training: `step(X, y)` returns the mean loss of the batch, detached.
 
     Forward, backward and the optimizer's step, on tensors that lie on the device of `net`. With
-    `graph=True` all of it is one CUDA graph for each shape of X; ValueError where `net` is not on
-    a CUDA device. A graph repeats the learning rate that it was recorded with; where it changes,
-    give it to the optimizer as a tensor on the device, with `fused=True`.
+    `graph=True` all of it is one CUDA graph for each shape of X. A graph repeats the learning
+    rate that it was recorded with; where it changes, give it to the optimizer as a tensor on the
+    device, with `fused=True`. Raises ValueError where a graph is wanted and `net` is not on a CUDA
+    device.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ def load_data_fashion_mnist(
 ) -> tuple[Batches, Batches]:
     """Load Fashion-MNIST, or with ``name='MNIST'`` MNIST: the training and the test batches.
 
-    A batch is X, float32 [b, 1, 28, 28] in 0..1 (28 becomes ``resize``), and y, int64 [b], both on
+    A batch is X, float32 (n, 1, 28, 28) in 0..1 (28 becomes ``resize``), and y, int64 (n,), both on
     the CPU; the last batch may be smaller. ``seed`` decides the order of the training batches,
     which is new in each epoch, and nothing else. ``num_train`` and ``num_test`` keep the first
     images only. ``source`` is 'auto', 'real' or 'generated': see `d2l_mgpu.data`.

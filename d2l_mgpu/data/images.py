@@ -15,9 +15,9 @@ DataIter = Iterable[tuple[Tensor, Tensor]]
 class Images(Dataset[tuple[Tensor, Tensor]]):
     """Grey images in memory as bytes; indexing converts no more than what it fetches.
 
-    Made from uint8 [n, 28, 28] and int64 [n]. ``images[i]``, where i is an integer, a slice or a
-    list of integers, is X, float32 [..., 1, 28, 28] in 0..1 (28 becomes ``resize``), and y,
-    int64 [...], both where the bytes are: on the CPU, unless `on_device` moved them.
+    Made from uint8 (n, 28, 28) and int64 (n,). ``images[i]``, where i is an integer, a slice or a
+    list of integers, is X, float32 (..., 1, 28, 28) in 0..1 (28 becomes ``resize``), and y,
+    int64 (...), both where the bytes are: on the CPU, unless `on_device` moved them.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Batches(DataLoader[tuple[Tensor, Tensor]]):
 
 
 class DeviceBatches(Batches):
-    """`Batches` that are made on `device`: X, float32 [b, 1, 28, 28], and y, int64 [b], lie there.
+    """`Batches` made on `device`: X, float32 (n, 1, 28, 28), and y, int64 (n,), lie there.
 
     The order for a `seed`, and every bit, are those of `Batches`.
     """

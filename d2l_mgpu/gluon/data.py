@@ -38,7 +38,7 @@ def load_data_fashion_mnist(
     """Load the training and the test batches; the arguments, the images and their order are those
     of `d2l_mgpu.load_data_fashion_mnist`.
 
-    A batch is X, float32 [b, 1, 28, 28] in 0..1, and y, int64 [b], both on `mx.cpu(0)`.
+    A batch is X, float32 (n, 1, 28, 28) in 0..1, and y, int64 (n,), both on `mx.cpu(0)`.
     """
     train_iter, test_iter = data.load_data_fashion_mnist(batch_size, resize, **options)
     return ArrayBatches(train_iter), ArrayBatches(test_iter)

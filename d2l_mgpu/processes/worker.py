@@ -45,7 +45,7 @@ class Raised:
 
 def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
     """Pickle into `file` what a worker needs, with the source lines of notebook cells for its
-    tracebacks. TypeError names the argument that cannot travel."""
+    tracebacks. Raises TypeError that names the argument that cannot travel."""
     import cloudpickle
 
     sources = {

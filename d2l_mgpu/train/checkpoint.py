@@ -43,7 +43,7 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
     """Write `state[part][name]` as the checkpoint of `step`, and `facts` into `checkpoint.json`.
 
     A collective: every rank calls it, and what ranks hold under the same name is the same.
-    CheckpointError when it cannot be written; the checkpoints that were there stay.
+    Raises CheckpointError when it cannot be written; the checkpoints that were there stay.
     """
     final, writing = folder / f"step-{step:08}", folder / f".writing-{step:08}"
 
@@ -85,7 +85,10 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
 
 
 def check(path: Path) -> dict[str, Any]:
-    """Return the facts of the checkpoint at `path`; CheckpointError unless every bit is right."""
+    """Return the facts of the checkpoint at `path`.
+
+    Raises CheckpointError unless every bit is right.
+    """
     record = sealed(path)
     if record["format"] != FORMAT:
         raise CheckpointError(f"{path} has format {record['format']!r}, but this reads {FORMAT!r}.")
@@ -131,9 +134,9 @@ def find(folder: Path, fall_back: bool = False) -> tuple[Path, dict[str, Any], l
 def load(path: Path, state: State) -> None:
     """Fill `state` in place from the checkpoint at `path`, which `check` has found whole.
 
-    A collective. CheckpointError when a rank cannot read its part, or when the checkpoint lacks a
-    key of `state`, or has one besides the ranks' own that `state` lacks: a momentum that nobody
-    loads would be lost without a word.
+    A collective. Raises CheckpointError when a rank cannot read its part, or when the checkpoint
+    lacks a key of `state`, or has one besides the ranks' own that `state` lacks: a momentum that
+    nobody loads would be lost without a word.
     """
     there = set(dcp.FileSystemReader(path).read_metadata().state_dict_metadata)
     wanted = {f"{part}.{name}" for part, entries in state.items() for name in entries}
@@ -151,7 +154,7 @@ def load(path: Path, state: State) -> None:
 def load_weights(folder: str | Path) -> dict[str, Tensor]:
     """Return the `state_dict` of the model in the newest checkpoint in `folder`, on the CPU.
 
-    FileNotFoundError when there is no checkpoint, CheckpointError when it is damaged.
+    Raises FileNotFoundError when there is no checkpoint, CheckpointError when it is damaged.
     """
     newest = steps(Path(folder))
     if not newest:

@@ -23,7 +23,7 @@ def seal(folder: Path, record: dict[str, Any]) -> None:
 
 
 def sealed(folder: Path) -> dict[str, Any]:
-    """Return the record in `folder`; CheckpointError unless it is there, and as it was written."""
+    """Return the record in `folder`; raises CheckpointError unless it is as it was written."""
     record_file = folder / "checkpoint.json"
     try:
         record = json.loads(record_file.read_bytes())
@@ -40,7 +40,7 @@ def sealed(folder: Path) -> dict[str, Any]:
 
 
 def check_files(folder: Path, record: dict[str, Any]) -> None:
-    """CheckpointError unless each file that `record` names is in `folder`, as it was written."""
+    """Raise CheckpointError unless each file that `record` names is as it was written."""
     for name, expected in record["files"].items():
         file = folder / name
         if not file.is_file():

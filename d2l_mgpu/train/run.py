@@ -73,8 +73,8 @@ class Run:
         return history
 
     def agree(self) -> None:
-        """ValueError unless all ranks do the same: nodes have command lines of their own, and one
-        that cannot download the images would draw them."""
+        """Raise ValueError unless all ranks do the same: nodes have command lines of their own,
+        and one that cannot download the images would draw them."""
         own = {name: getattr(self.options, name) for name in ("checkpoint_every", "events_every")}
         own |= self.facts | {"checkpoint_dir": self.folder is not None}
         everyone: list[dict[str, Any]] = [{}] * self.group.world_size
@@ -116,7 +116,7 @@ class Run:
         self.report.log_once("resume", step=self.saved, path=path.name, saved_by=before)
 
     def compare(self, path: Path, facts: dict[str, Any]) -> None:
-        """ValueError unless the checkpoint is of a run with the same recipe."""
+        """Raise ValueError unless the checkpoint is of a run with the same recipe."""
         free = "epochs" if self.options.schedule == "constant" else None
         theirs = dataclasses.asdict(Recipe()) | facts  # older checkpoints lack newer options
         for name, ours in self.facts.items():
