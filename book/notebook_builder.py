@@ -25,6 +25,7 @@ from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
 from book import mxnet
+from book.dependencies import DEPENDS
 from book.execution import OWN_KERNEL, SOURCE, notebook
 from book.facts import ROOT, addresses, d2l_requirement
 from book.markdown import MarkdownWriter
@@ -176,7 +177,8 @@ class NotebookBuilder(Builder):
 
     def metadata(self, docname: str) -> dict[str, Any]:
         """What a notebook says of itself to Jupyter, to Colab and to the book."""
-        spec = self.env.metadata[docname]["kernelspec"]
+        spec = {**self.env.metadata[docname]["kernelspec"]}
+        del spec[DEPENDS]  # which the book needs, and no reader
         ours = {
             "data": os.environ[SOURCE],
             "language": self.language.tag,

@@ -8,19 +8,17 @@ those of its code.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
-from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+from jupyter_cache.base import CacheBundleIn
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-from book.execution import has_code, notebook
+from book.execution import has_code, has_kernel, in_cache, notebook
 from book.facts import notebook_path
 from book.theme.provenance import facts_file
 from book.translation.languages import ENGLISH, language
@@ -29,25 +27,8 @@ SAVED = "saved"  # marks a record of the cache whose outputs were not made by a 
 logger = logging.getLogger(__name__)
 
 
-def has_kernel(name: str) -> bool:
-    """Whether notebooks can be executed with a kernel here."""
-    try:
-        command, *_ = KernelSpecManager().get_kernel_spec(name).argv
-    except NoSuchKernel:
-        return False
-    return shutil.which(command) is not None
-
-
 def code_cells(cells: list[Any]) -> list[Any]:
     return [cell for cell in cells if cell.cell_type == "code"]
-
-
-def in_cache(cache: JupyterCacheAbstract, chapter: Any) -> bool:
-    """Whether a chapter was executed here before, or its outputs were restored."""
-    try:
-        return cache.match_cache_notebook(chapter) is not None
-    except KeyError:
-        return False
 
 
 def restored(chapter: Any, path: Path) -> Any | None:

@@ -7,19 +7,22 @@ they show are compared with the committed ones.
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from jupyter_book.sphinx import build_sphinx
 
 from book import outputs
+from book.execution import cores
 from book.facts import ROOT
 from book.theme import pdf
 from book.translation.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
@@ -47,6 +50,10 @@ def build(
         noconfig=True,
         path_config=root / "_config.yml",
         confoverrides={
+            "exclude_patterns": [
+                "_build",
+                ".*",
+            ],  # else Sphinx walks through the environments, twice
             "external_toc_path": str(root / "_toc.yml"),
             "latex_individualpages": False,
             "language": language.code,
@@ -65,28 +72,49 @@ def build(
     return out
 
 
-def workers(count: int | None) -> ProcessPoolExecutor:
+def workers(count: int) -> ProcessPoolExecutor:
     """Processes that build, a new one for each build: Sphinx keeps words of the first language."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(count, context, max_tasks_per_child=1)
 
 
+def build_apart(root: Path, builder: str, language: Language, **settings: Any) -> Path:
+    """Build in a process beside others: what the build says comes in one piece, at its end."""
+    said = io.StringIO()
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            return build(root, builder, language, **settings)
+    finally:
+        print(said.getvalue(), end="", flush=True)
+
+
+def build_beside(
+    root: Path, builder: str, languages: Sequence[Language], **settings: Any
+) -> Iterator[tuple[Language, Path]]:
+    """Build languages side by side, one on each core, and yield each when it is ready."""
+    with workers(cores()) as pool:
+        jobs = {
+            pool.submit(build_apart, root, builder, language, **settings): language
+            for language in languages
+        }
+        for job in as_completed(jobs):
+            yield jobs[job], job.result()
+
+
 def build_each(root: Path, builder: str) -> Iterator[tuple[Language, Path]]:
     """Build every language; English, which comes first, executes the chapters."""
     yield ENGLISH, build(root, builder)
-    with workers(1) as pool:
-        for language in TRANSLATIONS:
-            yield language, pool.submit(build, root, builder, language).result()
+    yield from build_beside(root, builder, TRANSLATIONS)
 
 
 def write_pages(root: Path) -> None:
-    """Build the pages, and say how long each language took."""
-    clock = [time.monotonic()]
+    """Build the pages, and say after how many seconds each language was ready."""
+    start, english = time.monotonic(), 0.0
     for language, _ in build_each(root, "html"):
-        clock.append(time.monotonic())
-        ratio = (clock[-1] - clock[0]) / (clock[1] - clock[0])
-        seconds = f"{clock[-1] - clock[-2]:.0f} s, {ratio:.2f} times the English build so far"
-        print(f"{language.name}: {seconds}", flush=True)
+        seconds = time.monotonic() - start
+        english = english or seconds
+        ratio = f"{seconds / english:.2f} times the English build"
+        print(f"{language.name}: {seconds:.0f} s, {ratio}, and it is ready", flush=True)
 
 
 def compare_outputs(root: Path) -> None:
@@ -96,8 +124,8 @@ def compare_outputs(root: Path) -> None:
     """
     if os.environ.get("COMPARE") == "no" or not (root / outputs.COMMITTED).is_dir():
         return
-    build(root, "notebooks")
-    outputs.check(root)
+    for _ in build_beside(root, "notebooks", [ENGLISH]):
+        outputs.check(root)
 
 
 def write_site(root: Path) -> None:
@@ -127,15 +155,17 @@ def write_notebooks(root: Path) -> None:
 def write_unexecuted(root: Path) -> None:
     """Build the notebooks of all languages without outputs, into `_build/unexecuted`.
 
-    Tests compare them with the committed ones. Nothing of an earlier build is used, because Sphinx
-    does not see changes of our extensions.
+    Tests compare them with the committed ones, so they have to be what today's code makes: Sphinx
+    does not see that its doctrees are older than our extensions.
     """
-    shutil.rmtree(root / "_build" / ".doctrees" / "unexecuted", ignore_errors=True)
+    doctrees = root / "_build" / ".doctrees" / "unexecuted"
+    changed = max(path.stat().st_mtime for path in (ROOT / "book").rglob("*.py"))
+    if not doctrees.exists() or doctrees.stat().st_mtime < changed:
+        shutil.rmtree(doctrees, ignore_errors=True)
+        doctrees.mkdir(parents=True)
     settings = {"folder": "unexecuted", "nb_execution_mode": "off"}
-    with workers(os.cpu_count()) as pool:
-        jobs = [pool.submit(build, root, "notebooks", each, **settings) for each in LANGUAGES]
-        for job in jobs:
-            job.result()
+    for _ in build_beside(root, "notebooks", LANGUAGES, **settings):
+        pass
 
 
 def write_catalogues(root: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, Route
@@ -66,14 +67,16 @@ def load_everything(page: Page) -> None:
 
 
 @contextmanager
-def watched(browser: Browser, base: str) -> Iterator[tuple[Page, list[str]]]:
+def watched(browser: Browser, base: str, **settings: Any) -> Iterator[tuple[Page, list[str]]]:
     """A page without a network, and the list of what goes wrong while it is used.
 
-    `base` is the address of the site; a request for anything else is refused and noted.
+    `base` is the address of the site; a request for anything else is refused and noted. `settings`
+    are those of a browser's context, such as its viewport.
     """
     problems: list[str] = []
     local = base.startswith("file:")
-    context = browser.new_context(offline=local)  # offline refuses this machine's server too
+    # Offline refuses this machine's server, too.
+    context = browser.new_context(offline=local, **settings)
 
     def pass_or_refuse(route: Route) -> None:
         if route.request.url.startswith((base, "data:", "blob:")):

@@ -40,36 +40,46 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_tiny_book(tmp_path_factory.mktemp("editable") / "book")
 
 
+def build(book: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build the English pages, which is where things are executed."""
+    return run_book("html", book, "en", **environment)
+
+
 def test_the_first_build_executes_each_chapter_once(book: Path) -> None:
-    result = run_book("html", book, TZ="Asia/Kolkata")
+    result = build(book, TZ="Asia/Kolkata")
     assert result.returncode == 0, result.stdout
     assert executed(result.stdout) == ["first", "second"]
     assert "2 chapters executed" in result.stdout
 
 
-def test_the_second_build_executes_nothing(book: Path) -> None:
-    assert "0 chapters executed" in run_book("html", book, TZ="America/New_York").stdout
-
-
 def test_editing_prose_executes_nothing(book: Path) -> None:
     edit(book / "chapters" / "first.md", "A second paragraph.", "Another paragraph.")
-    assert "0 chapters executed" in run_book("html", book).stdout
+    assert "0 chapters executed" in build(book, TZ="America/New_York").stdout
     assert "Another paragraph." in (book / "_build/html/chapters/first.html").read_text()
 
 
 def test_editing_the_code_of_a_chapter_executes_that_chapter(book: Path) -> None:
     edit(book / "chapters" / "second.md", "accuracy 0.912", "accuracy 0.913")
-    assert executed(run_book("html", book).stdout) == ["second"]
+    assert executed(build(book).stdout) == ["second"]
 
 
-def test_editing_the_package_executes_everything_again(book: Path) -> None:
-    (book / "d2l_mgpu").mkdir()
-    (book / "d2l_mgpu" / "new.py").touch()
-    assert executed(run_book("html", book).stdout) == ["first", "second"]
+def test_editing_a_module_executes_the_chapters_that_import_it(book: Path) -> None:
+    """What they import is found in tests/test_dependencies.py; here it reaches the outputs."""
+    for module in ("__init__", "history", "traffic"):
+        (book / f"d2l_mgpu/{module}.py").parent.mkdir(exist_ok=True)
+        (book / f"d2l_mgpu/{module}.py").touch()
+    edit(book / "chapters" / "second.md", "answer = 42", "import d2l_mgpu.history\nanswer = 42")
+    assert executed(build(book).stdout) == ["second"]
+    (book / "d2l_mgpu/history.py").write_text("changed = True\n")
+    assert executed(build(book).stdout) == ["second"]
+    (book / "d2l_mgpu/traffic.py").write_text("changed = True\n")
+    assert executed(build(book).stdout) == []
+    (book / "d2l_mgpu/history.py").write_text("")  # as before: its outputs are still known
+    assert executed(build(book).stdout) == []
 
 
 def test_another_data_source_has_its_own_outputs(book: Path) -> None:
-    result = run_book("html", book, D2L_MGPU_SOURCE="real")
+    result = build(book, D2L_MGPU_SOURCE="real")
     assert executed(result.stdout) == ["first", "second"]
     assert "data: real" in (book / "_build/html/chapters/first.html").read_text()
 
@@ -77,17 +87,17 @@ def test_another_data_source_has_its_own_outputs(book: Path) -> None:
 def test_a_failing_cell_fails_every_build_until_it_is_mended(book: Path) -> None:
     edit(book / "chapters" / "second.md", "answer = 42", "answer = 1 / 0")
     for _ in range(2):
-        result = run_book("html", book)
+        result = build(book)
         assert result.returncode == 1
         assert "division by zero" in result.stdout
     edit(book / "chapters" / "second.md", "answer = 1 / 0", "answer = 42")
-    assert run_book("html", book).returncode == 0
+    assert build(book).returncode == 0
 
 
 def test_a_warning_fails_every_build_until_it_is_mended(book: Path) -> None:
     edit(book / "chapters" / "first.md", "{ref}`numbers`", "{ref}`nowhere`")
     for _ in range(2):
-        result = run_book("html", book)
+        result = build(book)
         assert result.returncode == 1
         assert "undefined label: 'nowhere'" in result.stdout
 

@@ -5,28 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
-from tests.conftest import ROOT
+from tests.built_site import SITE
 
-SITE = ROOT / "_build" / "html"
 # The focused element, whether something shows that it is, and whether it lies within the window.
-FOCUSED = """() => {
-  const element = document.activeElement, box = element.getBoundingClientRect();
-  const rings = [element, ...element.children].flatMap(
-    (each) => [null, "::before"].map((pseudo) => getComputedStyle(each, pseudo)));
-  const outlined = ({outlineStyle, outlineWidth, boxShadow}) =>
-    (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || boxShadow !== "none";
-  const title = element.closest(".admonition-title");
-  const seen = [...rings, ...(title ? [getComputedStyle(title, "::before")] : [])].some(outlined);
-  return {
-    name: `${element.tagName}.${element.className} ${element.textContent.trim().slice(0, 30)}`,
-    seen: seen && Number(getComputedStyle(element).opacity) > 0,
-    inside: box.bottom > 0 && box.top < innerHeight,
-    covered: Boolean(document.querySelector(".bd-header-article")) &&
-      !element.closest(".bd-header-article, dialog, #pst-skip-link, .bd-sidebar") &&
-      box.bottom < document.querySelector(".bd-header-article").getBoundingClientRect().bottom,
-  };
+# The ring and the scrolling come with one of the next frames, so it looks at up to thirty.
+FOCUSED = """async () => {
+  function look() {
+    const element = document.activeElement, box = element.getBoundingClientRect();
+    const rings = [element, ...element.children].flatMap(
+      (each) => [null, "::before"].map((pseudo) => getComputedStyle(each, pseudo)));
+    const outlined = ({outlineStyle, outlineWidth, boxShadow}) =>
+      (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || boxShadow !== "none";
+    const title = element.closest(".admonition-title");
+    const seen = [...rings, ...(title ? [getComputedStyle(title, "::before")] : [])].some(outlined);
+    return {
+      name: `${element.tagName}.${element.className} ${element.textContent.trim().slice(0, 30)}`,
+      seen: seen && Number(getComputedStyle(element).opacity) > 0,
+      inside: box.bottom > 0 && box.top < innerHeight,
+      covered: Boolean(document.querySelector(".bd-header-article")) &&
+        !element.closest(".bd-header-article, dialog, #pst-skip-link, .bd-sidebar") &&
+        box.bottom < document.querySelector(".bd-header-article").getBoundingClientRect().bottom,
+    };
+  }
+  for (let frame = 0; ; frame++) {
+    const stop = look();
+    if ((stop.seen && stop.inside && !stop.covered) || frame === 30) return stop;
+    await new Promise(requestAnimationFrame);
+  }
 }"""
 
 
@@ -36,7 +43,6 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts = []
 
     def show(name: str, width: int = 1280) -> Page:
-        assert (SITE / name).is_file(), f"{name} is not built: type make book"
         context = browser.new_context(
             viewport={"width": width, "height": 800}, reduced_motion="reduce", offline=True
         )
@@ -62,9 +68,10 @@ def tab_to(page: Page, selector: str, limit: int = 120) -> None:
 def unseen(page: Page, limit: int = 400) -> list[str]:
     """The stops of Tab, once around the page, where one does not see the focus."""
     poor = []
-    for _ in range(limit):
+    for number in range(limit):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement === document.body"):
+            assert number > 10, "so few stops that Tab never was in the page"
             return poor
         stop = page.evaluate(FOCUSED)
         if not stop["seen"] or not stop["inside"] or stop["covered"]:
@@ -140,6 +147,22 @@ def test_an_answer_opens_by_keyboard(open_page) -> None:
         page.keyboard.press("Enter")
         assert text.is_visible() is shown
         assert button.get_attribute("aria-expanded") == str(shown).lower()
+
+
+def test_the_buttons_of_the_header_work_by_keyboard(open_page) -> None:
+    page = open_page("chapters/index.html")
+    themes = set()
+    for _ in range(2):
+        page.locator(".theme-switch-button:visible").press("Enter")
+        themes.add(page.evaluate("document.documentElement.dataset.theme"))
+    assert themes == {"light", "dark"}
+    menu = page.locator(".dropdown-launch-buttons .dropdown-menu")
+    page.locator(".dropdown-launch-buttons button").press("Enter")
+    expect(menu).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+    page.locator(".primary-toggle").press("Enter")
+    expect(page.locator("#pst-primary-sidebar")).to_be_hidden()
 
 
 @pytest.mark.parametrize("side", ["primary", "secondary"])

@@ -76,7 +76,6 @@ def run_nbval(path: Path, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.site  # else it would execute the chapters
 @pytest.fixture(scope="module")
 def unexecuted() -> Path:
     """The notebooks that the chapters make today, without outputs."""

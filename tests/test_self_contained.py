@@ -1,4 +1,7 @@
-"""The site needs nothing from outside: every page, with the network refused, in a browser."""
+"""The site needs nothing from outside: on a server, in the search, and in what it ships.
+
+tests/test_every_page.py opens each page without a network.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser
 
 from book.theme.icons import ALIASES, ICONS
 from book.theme.licenses import FILE, PACKAGES
@@ -17,28 +20,8 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.site
 EACH_LANGUAGE = pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.code)
+TURNS = [(["folder", "server"][number % 2], spoken) for number, spoken in enumerate(LANGUAGES)]
 FILES = f"{SITE.as_uri()}/"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def built() -> None:
-    """The site, built by `make book`."""
-    missing = [each.name for each in LANGUAGES if not (SITE / chapter(each)).is_file()]
-    assert not missing, f"no pages in {', '.join(missing)}; type: make book"
-
-
-@EACH_LANGUAGE
-def test_every_page_works_from_a_folder(browser: Browser, spoken: Language) -> None:
-    others = tuple(each.path for each in LANGUAGES if each.path and each is not spoken)
-    own = [page for page in pages() if page.startswith(spoken.path) and not page.startswith(others)]
-    assert len(own) > 8
-    with watched(browser, FILES) as (page, problems):
-        for name in own:
-            page.goto(FILES + name)
-            if Path(name).name == "index.html" and "chapters" not in name:
-                page.wait_for_url("**/chapters/index.html")  # where the root leads
-            load_everything(page)
-            assert not problems, f"{name}: {problems}"
 
 
 @EACH_LANGUAGE
@@ -50,8 +33,7 @@ def test_a_chapter_works_below_a_path_of_a_server(browser: Browser, spoken: Lang
         assert not problems
 
 
-@EACH_LANGUAGE
-@pytest.mark.parametrize("where", ["folder", "server"])
+@pytest.mark.parametrize(("where", "spoken"), TURNS)
 def test_the_search_works(browser: Browser, spoken: Language, where: str) -> None:
     with served(SITE) as server:
         base = server if where == "server" else FILES
@@ -62,41 +44,6 @@ def test_the_search_works(browser: Browser, spoken: Language, where: str) -> Non
             if where == "server":
                 page.wait_for_selector("#search-results p.context")
             assert not problems
-
-
-def test_what_the_theme_offers_works_by_keyboard(browser: Browser) -> None:
-    with watched(browser, FILES) as (page, problems):
-        page.goto(FILES + chapter(LANGUAGES[0]))
-
-        page.locator(".theme-switch-button:visible").press("Enter")
-        themes = {page.evaluate("document.documentElement.dataset.theme")}
-        page.locator(".theme-switch-button:visible").press("Enter")
-        assert themes | {page.evaluate("document.documentElement.dataset.theme")} == {
-            "light",
-            "dark",
-        }
-
-        page.locator(".dropdown-launch-buttons button").press("Enter")
-        expect(page.locator(".dropdown-launch-buttons .dropdown-menu")).to_be_visible()
-        page.keyboard.press("Escape")
-        expect(page.locator(".dropdown-launch-buttons .dropdown-menu")).to_be_hidden()
-
-        page.locator(".primary-toggle").press("Enter")
-        expect(page.locator("#pst-primary-sidebar")).to_have_class(re.compile("pst-sidebar-hidden"))
-
-        answer = page.locator(".admonition.dropdown").first
-        assert "toggle-hidden" in answer.get_attribute("class")
-        answer.locator("button.toggle-button").press("Enter")
-        assert "toggle-hidden" not in answer.get_attribute("class")
-
-        page.locator("div.highlight button.copybtn").first.press("Enter")
-        expect(page.locator("div.highlight button.copybtn.success").first).to_be_attached()
-
-        page.keyboard.press("Control+k")
-        page.keyboard.type("loss")
-        page.keyboard.press("Enter")
-        page.wait_for_url(re.compile(r"search\.html\?q=loss"))
-        assert not problems
 
 
 @pytest.mark.parametrize(

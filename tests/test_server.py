@@ -103,6 +103,7 @@ def test_a_rank_has_the_rank_that_the_agent_gave_it_whatever_the_caller_says(
     assert launch(lambda: os.environ["RANK"], num_devices=2) == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_what_only_a_new_process_takes_over_starts_a_new_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,6 +122,7 @@ def test_what_only_a_new_process_takes_over_starts_a_new_server(
 # It is started again.
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_or_whose_socket_is_gone_is_started_again() -> None:
     [before] = parents()
     os.kill(before, signal.SIGKILL)
@@ -131,6 +133,7 @@ def test_a_server_that_was_killed_or_whose_socket_is_gone_is_started_again() -> 
     assert not psutil.pid_exists(before) and not psutil.pid_exists(after)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_during_a_launch_takes_the_ranks_along() -> None:
     def kill_it() -> None:
         dist.barrier()
@@ -142,6 +145,7 @@ def test_a_server_that_is_killed_during_a_launch_takes_the_ranks_along() -> None
     assert parents() == {SERVER.pid}
 
 
+@pytest.mark.slow
 def test_when_a_file_of_the_package_has_changed_the_server_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +194,7 @@ def test_a_server_that_cannot_import_is_done_without(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_where_temporary_files_have_long_names_its_socket_has_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +214,7 @@ def print_and_tell_parent() -> None:
     sys.exit(os.getppid() == SERVER.pid)
 
 
+@pytest.mark.slow
 def test_the_fork_server_of_others_is_another_one(capfd: pytest.CaptureFixture[str]) -> None:
     foreign = multiprocessing.get_context("forkserver").Process(target=print_and_tell_parent)
     before = parents()
@@ -251,7 +257,9 @@ sys.exit(sys.stdin.readline())
 """
 
 
-@pytest.mark.parametrize("end", ["return", "error", "kill"])
+@pytest.mark.parametrize(
+    "end", ["kill", *(pytest.param(end, marks=pytest.mark.slow) for end in ("return", "error"))]
+)
 def test_the_server_ends_with_its_script_and_leaves_no_file(end: str, tmp_path: Path) -> None:
     script = subprocess.Popen(
         [sys.executable, "-c", SCRIPT],
@@ -297,6 +305,7 @@ launch(wait, sys.argv[1], num_devices=2)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_start")
 def test_ranks_end_with_their_caller_even_when_all_it_has_started_is_killed(
     tmp_path: Path,

@@ -125,6 +125,7 @@ class _Server(forkserver.ForkServer):
         if common._forkserver_alive_fd is not None:
             self._forkserver_address = common._forkserver_address
             self._forkserver_alive_fd = common._forkserver_alive_fd
+            os.set_inheritable(common._forkserver_alive_fd, False)  # not to programs of the rank
             self.pid, self.inherited = os.getppid(), _now()
 
 
