@@ -7,7 +7,6 @@ The results are read when the site is built. A comparison without a result is in
 from __future__ import annotations
 
 import hashlib
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +208,7 @@ class BenchmarkResults(SphinxDirective):
     def picture(self, root: Path, rows: list[Row], spoken: Language) -> nodes.image:
         """Drawn into _build, in the language of the page."""
         path = Path("_build", "benchmarks", spoken.folder, "benchmarks.svg")
-        legend = {name: escape(verdict(name)) for name in forest.MARKS}
+        legend = {name: verdict(name) for name in forest.MARKS}
         scale = [format_decimal(x, locale=spoken.code) for x in forest.TICKS]
         words = forest.Words(_("better than the goal"), _("worse"), legend, scale)
         write_if_changed(root / path, forest.drawn([bar(r, spoken) for r in rows], words))

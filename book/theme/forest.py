@@ -1,34 +1,28 @@
-"""Draws ratios with their intervals beside their goals, as an SVG in the style of the figures."""
+"""Draws ratios with their intervals beside their goals, as an SVG in the colors of the figures."""
 
 from __future__ import annotations
 
-import math
+import io
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import Any
 
-WIDTH, LEFT, RIGHT, LINE, TOP = 700, 40, 660, 50, 52
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
 TICKS = (0.25, 0.5, 1, 2)  # the ratio as a part of its goal
-STYLE = """
-    .fig text { font-family: system-ui, sans-serif; font-size: 14px; fill: #1b2430; }
-    .fig .title { paint-order: stroke; stroke: #f1f8fd; stroke-width: 4px; }
-    .fig .end { text-anchor: end; }
-    .fig .mid { text-anchor: middle; }
-    .fig .bold { font-weight: 600; }
-    .fig .page { fill: #fcfcfa; stroke: #d5dae0; }
-    .fig .good { fill: #f1f8fd; }
-    .fig .goal { stroke: #1b2430; stroke-width: 2; }
-    .fig .tick { stroke: #d5dae0; }
-    .fig .met { fill: #0072b2; stroke: #0072b2; }
-    .fig .missed { fill: #b04600; stroke: #b04600; }
-    .fig .inconclusive { fill: #fcfcfa; stroke: #56606c; }
-    .fig .range { stroke-width: 3; }
-    .fig .mark { stroke-width: 2; }"""
-# Shapes differ as well as colors; each is drawn around (0, 0).
-MARKS = {
-    "met": "M-6 0A6 6 0 1 0 6 0A6 6 0 1 0 -6 0z",
-    "missed": "M0 -8L8 0L0 8L-8 0z",
-    "inconclusive": "M-6 -6H6V6H-6z",
+ENDS = TICKS[0] / 1.2, TICKS[-1] * 1.2  # what is beyond the scale is put at its end
+INK, PALE, PAPER, GOOD = "#1b2430", "#d5dae0", "#fcfcfa", "#f1f8fd"
+# Shapes differ as well as colors; what is inconclusive is hollow.
+MARKS = {"met": ("o", "#0072b2"), "missed": ("D", "#b04600"), "inconclusive": ("s", "#56606c")}
+STYLE: Any = {
+    "svg.hashsalt": "d2l_mgpu",  # the same bytes for the same results
+    "svg.fonttype": "none",  # letters of the reader's fonts, for not every font has all
+    "text.parse_math": False,
+    "text.color": INK,
+    "font.size": 10.5,
 }
 
 
@@ -54,51 +48,57 @@ class Words:
     ticks: Sequence[str]
 
 
-def place(value: float) -> float:
-    """Where on the page a part of the goal is; what is beyond the scale is put at its end."""
-    low, high = math.log(TICKS[0] / 1.2), math.log(TICKS[-1] * 1.2)
-    part = (math.log(max(value, 1e-9)) - low) / (high - low)
-    return round(LEFT + (RIGHT - LEFT) * min(max(part, 0), 1), 1)
+def mark(verdict: str) -> dict[str, Any]:
+    """The shape of a verdict."""
+    shape, color = MARKS[verdict]
+    inside = PAPER if verdict == "inconclusive" else color
+    look = {"markerfacecolor": inside, "markersize": 8, "markeredgewidth": 1.5}
+    return {"marker": shape, "color": color, "linestyle": "none"} | look
 
 
-def mark(verdict: str, x: float, y: float) -> str:
-    return f'<path class="mark {verdict}" d="{MARKS[verdict]}" transform="translate({x} {y})"/>'
-
-
-def line(bar: Bar, y: int) -> list[str]:
-    """The title with the numbers, and below them the interval with its median."""
-    ends = place(bar.low), place(bar.high)
-    return [
-        f'<text class="title" x="{LEFT}" y="{y}">{escape(bar.title)}</text>',
-        f'<text class="end bold" x="{RIGHT}" y="{y}">{escape(bar.text)}</text>',
-        f'<path class="range {bar.verdict}" d="M{ends[0]} {y + 18}H{ends[1]}"/>',
-        mark(bar.verdict, place(bar.value), y + 18),
-    ]
+def figure(bars: Sequence[Bar], words: Words) -> Figure:
+    """Each bar is a line of height 1: its title with the numbers, below them the interval."""
+    sheet = Figure((7.3, 0.52 * len(bars) + 1.1), facecolor=PAPER)
+    axes = sheet.add_axes(
+        (0.05, 0.7 / sheet.get_figheight(), 0.9, 1 - 1.1 / sheet.get_figheight()),
+        xscale="log",
+        xlim=ENDS,
+        ylim=(len(bars), 0),
+        facecolor=PAPER,
+        frame_on=False,
+    )
+    axes.axvspan(ENDS[0], 1, color=GOOD)
+    axes.set_xticks(TICKS, words.ticks)
+    axes.set_xticks([], minor=True)
+    axes.set_yticks([])
+    axes.tick_params(length=0, labelcolor=INK)
+    axes.grid(color=PALE)
+    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "weight": "bold"}
+    axes.text(0.97, 1.02, f"◂ {words.better}", ha="right", **place)
+    axes.text(1.03, 1.02, f"{words.worse} ▸", **place)
+    place = {"transform": axes.get_yaxis_transform(), "va": "baseline"}
+    for line, bar in enumerate(bars):
+        axes.text(0, line + 0.45, bar.title, **place)
+        axes.text(1, line + 0.45, bar.text, ha="right", weight="bold", **place)
+        low, value, high = (min(max(x, ENDS[0]), ENDS[1]) for x in (bar.low, bar.value, bar.high))
+        axes.vlines(1, line + 0.55, line + 0.95, color=INK, linewidth=1.5)  # not through the title
+        axes.plot([low, high], [line + 0.75] * 2, color=MARKS[bar.verdict][1], linewidth=2.25)
+        axes.plot(value, line + 0.75, **mark(bar.verdict))
+    legend = [axes.plot([], [], label=text, **mark(name))[0] for name, text in words.legend.items()]
+    axes.legend(
+        handles=legend,
+        ncols=3,
+        loc="upper left",
+        bbox_to_anchor=(0, -0.25 / sheet.get_figheight()),
+        frameon=False,
+    )
+    return sheet
 
 
 def drawn(bars: Sequence[Bar], words: Words) -> str:
-    """The picture; `words` have to be escaped where they need to be."""
-    bottom = TOP + LINE * len(bars)
-    height, middle = bottom + 66, place(1)
-    parts = [
-        f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="12"/>',
-        f'<rect class="good" x="{LEFT}" y="{TOP - 16}" width="{middle - LEFT}" '
-        f'height="{bottom - TOP + 16}"/>',
-        f'<text class="end bold" x="{middle - 10}" y="26">◂ {words.better}</text>',
-        f'<text class="bold" x="{middle + 10}" y="26">{words.worse} ▸</text>',
-    ]
-    for value, text in zip(TICKS, words.ticks, strict=True):
-        x, kind = place(value), "goal" if value == 1 else "tick"
-        parts.append(f'<path class="{kind}" d="M{x} {TOP - 16}V{bottom}"/>')
-        parts.append(f'<text class="mid" x="{x}" y="{bottom + 20}">{text}</text>')
-    for i, bar in enumerate(bars):
-        parts += line(bar, TOP + 6 + LINE * i)
-    for i, (verdict, text) in enumerate(words.legend.items()):
-        x = LEFT + 10 + 200 * i
-        parts.append(mark(verdict, x, height - 20))
-        parts.append(f'<text x="{x + 16}" y="{height - 15}">{text}</text>')
-    body = "\n  ".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="fig" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}">\n  <style>{STYLE}\n  </style>\n  {body}\n</svg>\n'
-    )
+    """The picture as an SVG."""
+    file = io.StringIO()
+    with rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # readers' fonts have it
+        figure(bars, words).savefig(file, format="svg", metadata={"Date": None})
+    return re.sub('font-family: [^;"]*', "font-family: system-ui, sans-serif", file.getvalue())

@@ -39,7 +39,8 @@ def add_to_page(
         return
     docs = app.env.all_docs
     twins = sorted(name for name in docs if twin(name, docs) and not pytorch_twin(name))
-    app.add_js_file("frameworks.js", **{"data-twins": " ".join(twins)})
+    attributes: dict[str, Any] = {"data-twins": " ".join(twins)}
+    app.add_js_file("frameworks.js", **attributes)
     place = pagename
     if other := twin(pagename, docs):
         shared = set(sections(tree)) & set(sections(app.env.get_doctree(other)))
