@@ -19,7 +19,7 @@ from d2l_mgpu.history import Epoch
 from d2l_mgpu.processes.group import process_group
 from d2l_mgpu.train.checksums import CheckpointError
 from d2l_mgpu.train.options import read
-from d2l_mgpu.train.run import Run, Stopped
+from d2l_mgpu.train.run import Stopped, TrainingRun
 
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: nothing is wrong, try again later
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Epoch]:
     options = read(arguments, __doc__)
     with process_group(options.timeout) as group:
         try:
-            return Run(options, group).train()
+            return TrainingRun(options, group).train()
         except Stopped:
             pass  # all ranks together, so that they can take leave of each other
         except (CheckpointError, OSError, ValueError) as error:

@@ -26,7 +26,7 @@ class Stopped(Exception):
     """All ranks have ended their run after the same step, because one was asked to."""
 
 
-class Run:
+class TrainingRun:
     """One run as its options say: trains, saves and resumes."""
 
     def __init__(self, options: argparse.Namespace, group: Group) -> None:
