@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmarks.pairs import Arms, compare
-from d2l_mgpu.collectives import Sent, all_reduce_ring
+from d2l_mgpu.all_reduces import Sent, all_reduce_ring
 from d2l_mgpu.proofs import assert_equals_one_device
 from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from benchmarks import published
 from benchmarks.pairs import Arms, compare
 from d2l_mgpu import LeNet, evaluate_accuracy_gpus, lenet_params, load_data_fashion_mnist
-from d2l_mgpu.data import Images
-from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep
+from d2l_mgpu.data import DeviceBatches, Images
+from d2l_mgpu.fast import FastNet, FastStep
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CPU = torch.device("cpu")

@@ -25,8 +25,8 @@ from benchmarks.epoch import NOISE, check_accuracies, images, part
 from benchmarks.pairs import WARM_UPS, Arms, compare
 from benchmarks.ranks import largest_differences
 from d2l_mgpu import LeNet, evaluate_accuracy_gpus, init_weights, resnet18
-from d2l_mgpu.data import Images
-from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep, computes_bf16
+from d2l_mgpu.data import DeviceBatches, Images
+from d2l_mgpu.fast import FastNet, FastStep, computes_bf16
 
 FLOP = 2.734e9  # of one image through ResNet-18, forward and backward
 LR = 0.1

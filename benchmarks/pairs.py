@@ -19,8 +19,7 @@ import torch.distributed as dist
 
 from benchmarks.goals import GOALS
 from benchmarks.results import interval
-from d2l_mgpu.launch import RankError, launch
-from d2l_mgpu.threads import limit_threads
+from d2l_mgpu import RankError, launch, limit_threads
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, loudly
 from torch.utils.benchmark.utils.timer import timer  # noqa: E402 (waits for a GPU, then reads)
@@ -57,7 +56,7 @@ def measure(
     *,
     pairs: int,
     warm_ups: int = WARM_UPS,
-    meet: Callable[[], object] = alone,
+    barrier: Callable[[], object] = alone,
     seed: int = 0,
     clock: Callable[[], float] = timer,
     show: bool = True,
@@ -66,7 +65,7 @@ def measure(
     rounds that are dropped; return the rounds.
 
     Where arms run on several processes, each of them calls this with the same `seed`, which
-    decides the order, and with a barrier as `meet`. Its clock then shows its own seconds, without
+    decides the order, and with one as `barrier`. Its clock then shows its own seconds, without
     those in the barriers; see `slowest`. `show` draws a progress bar on stderr.
     """
     chance = random.Random(seed)
@@ -75,11 +74,11 @@ def measure(
     for _ in progress(warm_ups + pairs) if show else range(warm_ups + pairs):
         seconds = [0.0, 0.0, 0.0]
         for which in chance.sample(range(3), 3):
-            meet()
+            barrier()
             start = clock()
             runs[which]()
             seconds[which] = clock() - start
-            meet()
+            barrier()
         rounds.append((seconds[0], seconds[1], seconds[2]))
     return rounds[warm_ups:]
 
@@ -137,7 +136,7 @@ def on_this_rank(
     arms = make(*args)
     if not dist.is_initialized():
         return measure(arms, pairs=pairs), arms.facts
-    rounds = measure(arms, pairs=pairs, meet=dist.barrier, show=dist.get_rank() == 0)
+    rounds = measure(arms, pairs=pairs, barrier=dist.barrier, show=dist.get_rank() == 0)
     return rounds, arms.facts
 
 

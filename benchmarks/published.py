@@ -32,7 +32,7 @@ class FashionMNIST(datasets.FashionMNIST):
 
 
 def loader(images: Images, batch_size: int, *, shuffle: bool = True) -> DataLoader:
-    """Batches X, float32 [b, 1, 28, 28] in 0..1, and y, int64 [b], made image by image."""
+    """Batches X, float32 (n, 1, 28, 28) in 0..1, and y, int64 (n,), made image by image."""
     return DataLoader(FashionMNIST(images), batch_size, shuffle=shuffle, num_workers=WORKERS)
 
 

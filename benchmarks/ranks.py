@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from d2l_mgpu import LeNet, launch, rank_device
 from d2l_mgpu.accumulation import backward_in_parts
+from d2l_mgpu.all_reduces import ALL_REDUCES, Sent
 from d2l_mgpu.buckets import Bucketed
-from d2l_mgpu.collectives import ALL_REDUCES, Sent
 from d2l_mgpu.fast import FastNet
 
 

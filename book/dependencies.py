@@ -75,8 +75,12 @@ def references(tree: ast.AST) -> Iterator[str]:
 
 
 def mentions(text: str) -> Iterator[str]:
-    """Everything of the package that a text names which may be a program or a command."""
-    yield from MENTIONED.findall(text)
+    """Everything of the package that a text names which may be a program or a command.
+
+    A folder that is named may be run: then what counts is its `__main__`.
+    """
+    for name in MENTIONED.findall(text):
+        yield from (name, f"{name}.__main__")
     for module, names in IMPORTED.findall(text):
         yield from (f"{module}.{name.split()[0]}" for name in names.split(",") if name.strip())
 

@@ -1,31 +1,68 @@
 """Multi-GPU training that equals one device, on whatever devices there are.
 
+What a chapter shows stands in a module here; what it uses without showing has a folder. A name in
+the last column stands for a file `test_<name>.py` of the tests. What checks a chapter's exercises
+has the chapter's name: a module of `exercises`, and `test_exercises_<chapter>.py`.
+
+====================== =================================== ====================================
+chapter                modules                             tests
+====================== =================================== ====================================
+devices-and-data       devices, data                       devices, data, garments, real_input
+multiple-gpus          models, scratch, proofs             models, scratch, mutations
+multiple-gpus-concise  concise, collectives                concise
+processes              sampling, accumulation,             sampling, accumulation, launch,
+                       processes, train                    launch_from, launch_ends, server,
+                                                           threads, nodes, train, trainer,
+                                                           train_bad_input, checkpoint, faults
+allreduce              all_reduces, shared_memory          all_reduces, shared_memory
+overlap                buckets                             buckets
+splitting              splitting, traffic                  splitting
+fast                   fast, cuda_graphs                   fast
+all of them            history, plotting, exercises        plot_colors, errata, package
+gluon/                 gluon                               gluon
+====================== =================================== ====================================
+
 Importing this needs torch and numpy only; what else a function needs it imports when called.
 """
 
 from d2l_mgpu import concise, scratch
 from d2l_mgpu.accumulation import backward_in_parts
-from d2l_mgpu.buckets import Bucketed
-from d2l_mgpu.collectives import ALL_REDUCES, Sent, all_reduce
+from d2l_mgpu.all_reduces import (
+    ALL_REDUCES,
+    Sent,
+    all_reduce_at_root,
+    all_reduce_ring,
+    all_reduce_sharded,
+    all_reduce_tree,
+)
+from d2l_mgpu.buckets import Bucket, Bucketed, fill_buckets
+from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
-from d2l_mgpu.data import FASHION_MNIST_LABELS, load_data_fashion_mnist
+from d2l_mgpu.data import (
+    FASHION_MNIST_LABELS,
+    DeviceBatches,
+    DownloadError,
+    load_data_fashion_mnist,
+    on_device,
+)
+from d2l_mgpu.data import garments as garments  # by this name the origin of images is printed
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.exercises import check
-from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep
+from d2l_mgpu.fast import FastNet, FastStep, computes_bf16
 from d2l_mgpu.history import Epoch
-from d2l_mgpu.launch import RankError, launch, rank_device
 from d2l_mgpu.models import LeNet, Residual, lenet, lenet_params, loss, resnet18
 from d2l_mgpu.plotting import plot, use_svg_display
-from d2l_mgpu.processes import Group, process_group
+from d2l_mgpu.processes.group import Group, process_group
+from d2l_mgpu.processes.joining import rank_device, this_rank
+from d2l_mgpu.processes.launcher import RankError, launch
+from d2l_mgpu.processes.threads import limit_threads
 from d2l_mgpu.proofs import (
     assert_equals_one_device,
     assert_replicas_identical,
     exact_dtype,
     largest_difference,
     prove_equals_one_device,
-    prove_split_equals_one_device,
 )
-from d2l_mgpu.real_images import DownloadError
 from d2l_mgpu.sampling import ShardSampler
 from d2l_mgpu.scratch import (
     allreduce,
@@ -37,14 +74,22 @@ from d2l_mgpu.scratch import (
     train_batch,
 )
 from d2l_mgpu.shared_memory import all_reduce_shared, shared_tensors
-from d2l_mgpu.splitting import SPLITS, Split, data_split, layer_split, network_split, split_step
-from d2l_mgpu.threads import limit_threads
+from d2l_mgpu.splitting import (
+    SPLITS,
+    Split,
+    data_split,
+    layer_split,
+    network_split,
+    prove_split_equals_one_device,
+    split_step,
+)
 from d2l_mgpu.traffic import Exchange, Traffic
 
 __all__ = [
     "ALL_REDUCES",
     "FASHION_MNIST_LABELS",
     "SPLITS",
+    "Bucket",
     "Bucketed",
     "DeviceBatches",
     "DownloadError",
@@ -61,18 +106,24 @@ __all__ = [
     "Split",
     "Traffic",
     "all_reduce",
+    "all_reduce_at_root",
+    "all_reduce_ring",
+    "all_reduce_sharded",
     "all_reduce_shared",
+    "all_reduce_tree",
     "allreduce",
     "assert_equals_one_device",
     "assert_replicas_identical",
     "backward_in_parts",
     "check",
+    "computes_bf16",
     "concise",
     "data_split",
     "describe",
     "evaluate_accuracy",
     "evaluate_accuracy_gpus",
     "exact_dtype",
+    "fill_buckets",
     "get_devices",
     "get_params",
     "init_weights",
@@ -85,6 +136,7 @@ __all__ = [
     "load_data_fashion_mnist",
     "loss",
     "network_split",
+    "on_device",
     "plot",
     "process_group",
     "prove_equals_one_device",
@@ -99,6 +151,7 @@ __all__ = [
     "split_batch",
     "split_step",
     "synchronize",
+    "this_rank",
     "train_batch",
     "train_replica",
     "use_svg_display",

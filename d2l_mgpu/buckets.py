@@ -21,8 +21,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from d2l_mgpu.collectives import broadcast
 
 _hook_of = WeakTensorKeyDictionary()  # the hook of each parameter that is in a bucket
 
@@ -201,12 +203,3 @@ def params_to_train(
     if not params:
         raise ValueError("net has no parameters that require gradients; Bucketed needs some.")
     return params
-
-
-@torch.no_grad()
-def broadcast(tensor: Tensor) -> None:
-    """Overwrite `tensor` with that of rank 0; as a contiguous copy, see `all_reduce`."""
-    travelling = tensor.contiguous()
-    dist.broadcast(travelling, src=0)
-    if travelling is not tensor:
-        tensor.copy_(travelling)

@@ -7,23 +7,21 @@ example once.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from d2l_mgpu.collectives import all_reduce
-from d2l_mgpu.data import load_data_fashion_mnist
+from d2l_mgpu.data import DataIter, load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
-from d2l_mgpu.launch import launch, rank_device
+from d2l_mgpu.processes.joining import rank_device, this_rank
+from d2l_mgpu.processes.launcher import launch
 from d2l_mgpu.scratch import split_batch
-
-Batches = Iterable[tuple[Tensor, Tensor]]
 
 
 @contextmanager
@@ -59,14 +57,9 @@ def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) ->
                 reset()
 
 
-def this_rank() -> tuple[int, int]:
-    """Return (rank, world size): (0, 1) outside `launch`."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-
-
 @torch.no_grad()
 def evaluate_accuracy_gpus(
-    net: nn.Module | Sequence[nn.Module], data_iter: Batches, split_f: Callable = split_batch
+    net: nn.Module | Sequence[nn.Module], data_iter: DataIter, split_f: Callable = split_batch
 ) -> float:
     """Return the fraction of examples predicted right, every replica doing its own shard.
 
@@ -107,7 +100,7 @@ def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Te
 
 
 def train_replica(
-    net: nn.Module, train_iter: Batches, test_iter: Batches, lr: float, num_epochs: int, seed: int
+    net: nn.Module, train_iter: DataIter, test_iter: DataIter, lr: float, num_epochs: int, seed: int
 ) -> tuple[list[Epoch], dict[str, Tensor]]:
     """Train the replica of this process on its shard of every batch; what each rank runs.
 

@@ -16,7 +16,7 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[torch.device]:
 
     Accelerators 0 .. k-1 (CUDA, MPS, XPU: whatever `torch.accelerator` finds) when there are k
     of them; otherwise one device, k times: the only GPU, or the CPU where that GPU is Apple's.
-    ValueError when `num_devices` is not an integer >= 1.
+    Raises ValueError when `num_devices` is not an integer >= 1.
     """
     available = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
     if type(num_devices) is not int or num_devices < 1:

@@ -2,8 +2,8 @@
 
 None of it changes what is computed, except for rounding:
 
-- `on_device` and `DeviceBatches` keep the images, as bytes, on the device that trains on them
-  (60,000 images are 47 MB), and make each batch there: the bits and the order of `data.Batches`;
+- `on_device` and `DeviceBatches`, in `data`, keep the images, as bytes, on the device that trains
+  on them (60,000 images are 47 MB), and make each batch there: same bits, same order;
 - `FastNet` is a network in the layout (channels last), the precision (bfloat16 under autocast,
   the weights stay float32) and, if asked for, the compiled form in which a device is quickest;
 - `FastStep` is a step of training, on a GPU as one CUDA graph: launched once, not kernel by kernel.
@@ -11,44 +11,16 @@ None of it changes what is computed, except for rounding:
 Each piece is used only where it was measured to win; why not elsewhere stands beside it.
 """
 
-import gc
 import logging
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from d2l_mgpu.data import Batches, Images
-
-WARM_UP = 3  # steps before a CUDA graph is captured: libraries choose and load kernels in them
-
-
-def on_device(images: Images, device: torch.device) -> Images:
-    """Return the same images with their bytes, and what indexing makes of them, on `device`."""
-    return Images(
-        images.pixels.to(device),
-        images.labels.to(device),
-        name=images.name,
-        origin=images.origin,
-        resize=images.resize,
-    )
-
-
-class DeviceBatches(Batches):
-    """`Batches` that are made on `device`: X, float32 [b, 1, 28, 28], and y, int64 [b], lie there.
-
-    The order for a `seed`, and every bit, are those of `Batches`.
-    """
-
-    def __init__(
-        self, images: Images, batch_size: int, device: torch.device, *, seed: int | None = None
-    ) -> None:
-        super().__init__(on_device(images, device), batch_size, seed=seed)
+from d2l_mgpu.cuda_graphs import CudaGraphed
 
 
 def computes_bf16(device: torch.device) -> bool:
@@ -119,72 +91,14 @@ class FastNet(nn.Module):
                 return logits
 
 
-class Graphed:
-    """`fn(X, y, *numbers)`, which on a GPU is recorded as a CUDA graph once and then replayed.
-
-    `fn` returns one tensor, and may leave gradients in `params`. Each shape, and each choice of
-    `numbers`, has a graph of its own; the first calls are the warm-up that recording needs, and
-    count like all others. A replay repeats every number that Python saw in the recording, such as
-    a learning rate: what changes has to be in tensors.
-    """
-
-    def __init__(self, fn: Callable[..., Tensor], params: Iterable[nn.Parameter]) -> None:
-        self.fn, self.params = fn, [p for p in params if p.requires_grad]
-        self.calls: Counter[Any] = Counter()
-        self.graphs: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {}
-
-    def __call__(self, X: Tensor, y: Tensor, *numbers: float) -> Tensor:
-        key = X.shape, y.shape, numbers
-        self.calls[key] += 1
-        with torch.cuda.device(X.device):
-            if self.calls[key] <= WARM_UP:
-                with self._aside():
-                    return self.fn(X, y, *numbers)
-            if key not in self.graphs:
-                self.graphs[key] = self._record(X, y, *numbers)
-            return self.graphs[key](X, y)
-
-    def forget(self, *_: object) -> None:
-        """Begin again, where the tensors that the graphs read and write have been replaced."""
-        self.calls.clear()
-        self.graphs.clear()
-
-    @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Inside, work is queued on a stream of its own, as recording wants it."""
-        here, stream = torch.cuda.current_stream(), torch.cuda.Stream()
-        stream.wait_stream(here)
-        with torch.cuda.stream(stream):
-            yield
-        here.wait_stream(stream)
-
-    def _record(self, X: Tensor, y: Tensor, *numbers: float) -> Callable[[Tensor, Tensor], Tensor]:
-        static_X, static_y, graph = X.clone(), y.clone(), torch.cuda.CUDAGraph()
-        for p in self.params:
-            p.grad = None  # so that backward, when replayed, writes gradients and does not add
-        gc.collect()  # an old graph that is freed during a recording would spoil it
-        with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
-            result = self.fn(static_X, static_y, *numbers)
-        gradients = [p.grad for p in self.params]
-
-        def replay(X: Tensor, y: Tensor) -> Tensor:
-            static_X.copy_(X)
-            static_y.copy_(y)
-            graph.replay()
-            for p, gradient in zip(self.params, gradients, strict=True):
-                p.grad = gradient  # zero_grad has taken it away; the graph still writes there
-            return result.clone()  # the next replay overwrites it
-
-        return replay
-
-
 class FastStep:
     """A step of training: `step(X, y)` returns the mean loss of the batch, detached.
 
     Forward, backward and the optimizer's step, on tensors that lie on the device of `net`. With
-    `graph=True` all of it is one CUDA graph for each shape of X; ValueError where `net` is not on
-    a CUDA device. A graph repeats the learning rate that it was recorded with; where it changes,
-    give it to the optimizer as a tensor on the device, with `fused=True`.
+    `graph=True` all of it is one CUDA graph for each shape of X. A graph repeats the learning
+    rate that it was recorded with; where it changes, give it to the optimizer as a tensor on the
+    device, with `fused=True`. Raises ValueError where a graph is wanted and `net` is not on a CUDA
+    device.
     """
 
     def __init__(
@@ -196,7 +110,7 @@ class FastStep:
             raise ValueError(f"A CUDA graph needs a CUDA device, not {device}: use graph=False.")
         self._take = self._eager
         if graph:
-            self._take = graphed = Graphed(self._eager, net.parameters())
+            self._take = graphed = CudaGraphed(self._eager, net.parameters())
             optimizer.register_load_state_dict_post_hook(graphed.forget)  # it has new tensors now
 
     def __call__(self, X: Tensor, y: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Epoch:
 
 
 def check_epochs(num_epochs: int) -> None:
-    """ValueError unless there is at least one epoch to train."""
+    """Raise ValueError unless there is at least one epoch to train."""
     if num_epochs < 1:
         raise ValueError(f"num_epochs must be at least 1, but it is {num_epochs!r}.")
 

@@ -37,6 +37,24 @@ def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     return h3 @ W4 + b4
 
 
+def convolution(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """LeNet's first two layers: (n, in, height, width) to (n, out, smaller, smaller)."""
+    return F.avg_pool2d(F.relu(F.conv2d(h, W, b)), kernel_size=2)
+
+
+def dense(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """LeNet's third layer: (n, ...) to (n, out)."""
+    return F.relu(h.flatten(start_dim=1) @ W + b)
+
+
+def output(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """LeNet's last layer: (n, in) to logits (n, out)."""
+    return h @ W + b
+
+
+LAYERS = [convolution, convolution, dense, output]  # one after another, they are LeNet
+
+
 def loss(logits: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of logits (n, classes) against labels (n,): n values, one per example."""
     return F.cross_entropy(logits, y, reduction="none")

@@ -6,18 +6,12 @@ on the same numbers. Against one device it allows for rounding, because sums in 
 round differently: 1e-12 in float64, 1e-5 in float32, relative to the largest value.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from d2l_mgpu.models import lenet, lenet_params, loss
-from d2l_mgpu.scratch import sgd
-from d2l_mgpu.traffic import Traffic
-
-if TYPE_CHECKING:
-    from d2l_mgpu.splitting import Split
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 
@@ -56,6 +50,26 @@ def assert_equals_one_device(ours: Sequence[Tensor], one_device: Sequence[Tensor
     return difference
 
 
+def random_batches(
+    num_batches: int, batch_size: int, dtype: torch.dtype
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield random images (n, 1, 28, 28) with labels (n,); they are the same in every proof."""
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(num_batches):
+        X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
+        yield X, torch.randint(10, (batch_size,), generator=generator)
+
+
+def one_device_step(X: Tensor, y: Tensor, params: Sequence[Tensor], lr: float) -> list[Tensor]:
+    """Take one step with nothing but autograd on the mean loss; return it and its gradients."""
+    mean_loss = loss(lenet(X, params), y).mean()
+    gradients = torch.autograd.grad(mean_loss, params)
+    with torch.no_grad():
+        for p, g in zip(params, gradients, strict=True):
+            p -= lr * g
+    return [mean_loss, *gradients]
+
+
 def prove_equals_one_device(
     train_batch: Callable,
     get_params: Callable,
@@ -72,59 +86,14 @@ def prove_equals_one_device(
     storage, or leave the path of the one device.
     """
     dtype = dtype or exact_dtype(devices)
-    generator = torch.Generator().manual_seed(1)
     start = [p.to(dtype) for p in lenet_params()]
     device_params = [get_params(start, device) for device in devices]
     one_device = [p.clone().requires_grad_() for p in start]
     lr, difference = 0.1, 0.0
     assert_replicas_identical(device_params)
-    for _ in range(num_steps):
-        X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
-        y = torch.randint(10, (batch_size,), generator=generator)
+    for X, y in random_batches(num_steps, batch_size, dtype):
         train_batch(X, y, device_params, devices, lr)
-        gradients = torch.autograd.grad(loss(lenet(X, one_device), y).mean(), one_device)
-        with torch.no_grad():
-            for p, g in zip(one_device, gradients, strict=True):
-                p -= lr * g
+        one_device_step(X, y, one_device, lr)
         assert_replicas_identical(device_params)
         difference = max(difference, assert_equals_one_device(device_params[0], one_device))
-    return difference
-
-
-def prove_split_equals_one_device(
-    split: "Split",
-    devices: Sequence[torch.device],
-    *,
-    batch_size: int = 7,
-    num_steps: int = 3,
-    dtype: torch.dtype | None = None,
-) -> float:
-    """Train LeNet split over `devices` and on one device, on the same batches; compare the
-    loss, all gradients and all updated parameters of every step.
-
-    Returns the largest difference; raises AssertionError where the two come apart.
-    """
-    dtype = dtype or exact_dtype(devices)
-    generator = torch.Generator().manual_seed(1)
-    one_device = [p.to(dtype).requires_grad_() for p in lenet_params()]
-    device_params = split.place(one_device, devices)
-    lr, difference = 0.1, 0.0
-    for _ in range(num_steps):
-        X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
-        y = torch.randint(10, (batch_size,), generator=generator)
-        mean_loss = loss(lenet(X, one_device), y).mean()
-        gradients = torch.autograd.grad(mean_loss, one_device)
-        total = split.gradients(X, y, device_params, devices, Traffic())
-        if any(p.grad is None for params in device_params for p in params):
-            raise AssertionError("no gradient arrived at some of the parameters")
-        held = [[p.grad for p in params if p.grad is not None] for params in device_params]
-        ours = [total / batch_size, *(g / batch_size for g in split.join(held))]
-        difference = max(difference, assert_equals_one_device(ours, [mean_loss, *gradients]))
-        for params in device_params:
-            sgd(params, lr, batch_size)
-        with torch.no_grad():
-            for p, g in zip(one_device, gradients, strict=True):
-                p -= lr * g
-        updated = split.join(device_params)
-        difference = max(difference, assert_equals_one_device(updated, one_device))
     return difference

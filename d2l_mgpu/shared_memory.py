@@ -26,7 +26,8 @@ def shared_tensors(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> 
     A collective; all ranks give the same shape and dtype. The memory is a file that has lost its
     name when this returns, and so is gone with the last rank that uses it, however that ends.
 
-    RuntimeError on all ranks where there is no room, or a rank cannot see the memory of rank 0.
+    Raises RuntimeError on all ranks where there is no room, or a rank cannot see the memory of
+    rank 0.
     """
     world_size, num_bytes = dist.get_world_size(), torch.Size(shape).numel() * dtype.itemsize
     stride = max(1, -(-num_bytes // PAGE)) * PAGE
@@ -76,7 +77,7 @@ def all_reduce_shared(tensors: Sequence[Tensor]) -> None:
     """Overwrite each of the tensors from `shared_tensors` with the sum of all of them.
 
     A collective. On all ranks the sum has the same bits: every number is summed on one of them.
-    ValueError where there is not one tensor per rank.
+    Raises ValueError where there is not one tensor per rank.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if len(tensors) != world_size:

@@ -1,10 +1,11 @@
 """Three ways to split training over devices, carried out on LeNet, each equal to one device.
 
-Split the network: every device holds some layers. Split the layers: every device holds some
-channels or units of each layer. Split the data: every device holds all of it and sees some
-examples. A `Split` says how parameters lie on the devices (`place`), how a minibatch becomes
-gradients (`gradients`), and how to put the pieces together again (`join`). `device_params[rank]`
-lists what device `rank` holds, always as W, b, W, b, ...
+Split the network (pipeline parallelism, with a single micro-batch): every device holds some layers.
+Split the layers (tensor parallelism): every device holds some channels or units of each layer.
+Split the data (data parallelism): every device holds all of it and sees some examples. A `Split`
+says how parameters lie on the devices (`place`), how a minibatch becomes gradients (`gradients`),
+and how to put the pieces together again (`join`). `device_params[rank]` lists what device `rank`
+holds, always as W, b, W, b, ...
 """
 
 from collections.abc import Callable, Sequence
@@ -12,30 +13,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from d2l_mgpu.models import lenet, loss
-from d2l_mgpu.proofs import assert_replicas_identical
+from d2l_mgpu.models import LAYERS, lenet, lenet_params, loss
+from d2l_mgpu.proofs import (
+    assert_equals_one_device,
+    assert_replicas_identical,
+    exact_dtype,
+    one_device_step,
+    random_batches,
+)
 from d2l_mgpu.scratch import get_params, sgd, split_batch
-from d2l_mgpu.traffic import Exchange, Traffic
-
-
-def convolution(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """LeNet's first two layers: (n, in, height, width) to (n, out, smaller, smaller)."""
-    return F.avg_pool2d(F.relu(F.conv2d(h, W, b)), kernel_size=2)
-
-
-def dense(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """LeNet's third layer: (n, ...) to (n, out)."""
-    return F.relu(h.flatten(start_dim=1) @ W + b)
-
-
-def output(h: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """LeNet's last layer: (n, in) to logits (n, out)."""
-    return h @ W + b
-
-
-LAYERS = [convolution, convolution, dense, output]
+from d2l_mgpu.traffic import Exchange, Traffic, all_gather, sum_gradients
 
 
 def place_stages(params: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
@@ -105,27 +93,6 @@ def join_slices(device_params: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     ]
 
 
-def all_gather(
-    shards: Sequence[Tensor], devices: Sequence[torch.device], traffic: Traffic
-) -> list[Tensor]:
-    """Join `shards`, of which device i holds the i-th, along axis 1 on every one of `devices`.
-
-    Each device gets the shards of the others and keeps its own where it is. On the way back
-    autograd adds up the gradients of a shard from all devices that used it: a reduce-scatter.
-    """
-    ranks = range(len(shards))
-    routes = [(i, to) for to in range(len(devices)) for i in ranks if i != to]
-    arrived = {}
-    if routes:
-        targets = [devices[to] for _, to in routes]
-        copies = Exchange.apply(traffic, targets, *(shards[i] for i, _ in routes))
-        arrived = dict(zip(routes, copies, strict=True))
-    return [
-        torch.cat([shards[i] if i == to else arrived[i, to] for i in ranks], dim=1)
-        for to in range(len(devices))
-    ]
-
-
 def layer_split(
     X: Tensor,
     y: Tensor,
@@ -158,21 +125,6 @@ def join_replicas(device_params: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]
     """The parameters of the first replica, once it is sure that all replicas hold the same."""
     assert_replicas_identical(device_params)
     return device_params[0]
-
-
-def sum_gradients(device_params: Sequence[Sequence[Tensor]], traffic: Traffic) -> None:
-    """All-reduce: overwrite the gradients of every replica with their sum over all replicas,
-    which the first one collects and sends back."""
-    if len(device_params) == 1:
-        return
-    traffic.meet("update")
-    for replicas in zip(*device_params, strict=True):
-        first, *others = [p.grad for p in replicas]
-        for gradient in traffic.send(others, [first.device] * len(others), "update"):
-            first += gradient
-        sums = traffic.send([first] * len(others), [g.device for g in others], "update")
-        for gradient, total in zip(others, sums, strict=True):
-            gradient.copy_(total)
 
 
 def data_split(
@@ -225,3 +177,35 @@ def split_step(
     for params in device_params:
         sgd(params, lr, batch_size=len(X))
     return total.item() / len(X)
+
+
+def prove_split_equals_one_device(
+    split: Split,
+    devices: Sequence[torch.device],
+    *,
+    batch_size: int = 7,
+    num_steps: int = 3,
+    dtype: torch.dtype | None = None,
+) -> float:
+    """Train LeNet split over `devices` and on one device, on the same batches; compare the
+    loss, all gradients and all updated parameters of every step.
+
+    Returns the largest difference; raises AssertionError where the two come apart.
+    """
+    dtype = dtype or exact_dtype(devices)
+    one_device = [p.to(dtype).requires_grad_() for p in lenet_params()]
+    device_params = split.place(one_device, devices)
+    lr, difference = 0.1, 0.0
+    for X, y in random_batches(num_steps, batch_size, dtype):
+        theirs = one_device_step(X, y, one_device, lr)
+        total = split.gradients(X, y, device_params, devices, Traffic())
+        if any(p.grad is None for params in device_params for p in params):
+            raise AssertionError("no gradient arrived at some of the parameters")
+        held = [[p.grad for p in params if p.grad is not None] for params in device_params]
+        ours = [total / batch_size, *(g / batch_size for g in split.join(held))]
+        difference = max(difference, assert_equals_one_device(ours, theirs))
+        for params in device_params:
+            sgd(params, lr, batch_size)
+        updated = split.join(device_params)
+        difference = max(difference, assert_equals_one_device(updated, one_device))
+    return difference

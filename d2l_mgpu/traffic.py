@@ -83,3 +83,39 @@ class Exchange(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         ctx.traffic.meet("backward")
         return None, None, *ctx.traffic.send(gradients, ctx.homes, "backward")
+
+
+def all_gather(
+    shards: Sequence[Tensor], devices: Sequence[torch.device], traffic: Traffic
+) -> list[Tensor]:
+    """Join `shards`, of which device i holds the i-th, along axis 1 on every one of `devices`.
+
+    Each device gets the shards of the others and keeps its own where it is. On the way back
+    autograd adds up the gradients of a shard from all devices that used it: a reduce-scatter.
+    """
+    ranks = range(len(shards))
+    routes = [(i, to) for to in range(len(devices)) for i in ranks if i != to]
+    arrived = {}
+    if routes:
+        targets = [devices[to] for _, to in routes]
+        copies = Exchange.apply(traffic, targets, *(shards[i] for i, _ in routes))
+        arrived = dict(zip(routes, copies, strict=True))
+    return [
+        torch.cat([shards[i] if i == to else arrived[i, to] for i in ranks], dim=1)
+        for to in range(len(devices))
+    ]
+
+
+def sum_gradients(device_params: Sequence[Sequence[Tensor]], traffic: Traffic) -> None:
+    """All-reduce: overwrite the gradients of every replica with their sum over all replicas,
+    which the first one collects and sends back."""
+    if len(device_params) == 1:
+        return
+    traffic.meet("update")
+    for replicas in zip(*device_params, strict=True):
+        first, *others = [p.grad for p in replicas]
+        for gradient in traffic.send(others, [first.device] * len(others), "update"):
+            first += gradient
+        sums = traffic.send([first] * len(others), [g.device for g in others], "update")
+        for gradient, total in zip(others, sums, strict=True):
+            gradient.copy_(total)

@@ -122,8 +122,8 @@ def leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
     The fork server, which `launch` keeps for the next time, runs before.
     """
-    from d2l_mgpu._caller import caller_as_before
-    from d2l_mgpu._server import start_method
+    from d2l_mgpu.processes.caller import caller_as_before
+    from d2l_mgpu.processes.fork_server import start_method
 
     with caller_as_before():  # the server is another in another environment
         start_method()

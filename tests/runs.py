@@ -15,7 +15,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from d2l_mgpu.checkpoint import load_weights
+from d2l_mgpu.train import load_weights
 
 ROOT = Path(__file__).parents[1]
 TRAIN = ["-m", "d2l_mgpu.train", "--no-progress", "--source", "generated"]

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from d2l_mgpu import launch
-from d2l_mgpu.collectives import ALL_REDUCES, Sent, all_reduce_ring
+from d2l_mgpu.all_reduces import ALL_REDUCES, Sent, all_reduce_ring
 from tests.planting import planted
 
 pytestmark = pytest.mark.timeout(300)
@@ -80,7 +80,7 @@ def test_every_rank_gets_the_sum_and_sends_what_the_table_says(k: int) -> None:
 # Faults: a line of the package's function replaced by another.
 FAULTS = {
     "the root forgets itself": ("at root", "travelling += term", "travelling = term"),
-    "the root sends one term": ("at root", "[sent.post(travelling, o", "[sent.post(term, o"),
+    "the root sends one term": ("at root", "[sent.isend(travelling, o", "[sent.isend(term, o"),
     "a shard is not summed": ("sharded", "total += term", "pass"),
     "shards are not handed out": ("sharded", "shards[rank] = total", "return"),
     "the ring forgets itself": ("ring", "segment += places[i]", "segment.copy_(places[i])"),

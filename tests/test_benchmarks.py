@@ -34,8 +34,8 @@ class World:
         # Every run is slower than the one before, so that each has a time of its own.
         self.now += seconds * (1 + len(self.log) / 1e6)
 
-    def meet(self) -> None:
-        self.log.append("meet")
+    def barrier(self) -> None:
+        self.log.append("barrier")
         self.now += 100
 
     def measure(self, pairs: int = 15, function: Callable = measure, **options: object) -> list:
@@ -44,7 +44,7 @@ class World:
 
 
 def runs(world: World) -> list[str]:
-    return [name for name in world.log if name != "meet"]
+    return [name for name in world.log if name != "barrier"]
 
 
 def check_seconds(function: Callable) -> None:
@@ -64,11 +64,11 @@ def check_warm_ups(function: Callable) -> None:
 
 def check_barriers(function: Callable) -> None:
     world = World()
-    seconds = world.measure(function=function, meet=world.meet)[0]
+    seconds = world.measure(function=function, barrier=world.barrier)[0]
     assert max(seconds) < 100  # waiting is not running
     for start in range(0, len(world.log), 3):
         before, arm, after = world.log[start : start + 3]
-        assert (before, after) == ("meet", "meet") != arm
+        assert (before, after) == ("barrier", "barrier") != arm
 
 
 def check_order(function: Callable) -> None:
@@ -102,10 +102,13 @@ FAULTS = {
         "(seconds[0], seconds[1], seconds[2])",
         "(seconds[0], seconds[1], seconds[1])",
     ),
-    "nobody is waited for before": ("            meet()\n            start", "            start"),
+    "nobody is waited for before": (
+        "            barrier()\n            start",
+        "            start",
+    ),
     "the barrier is timed": (
         "start = clock()\n            runs[which]()",
-        "start = clock()\n            meet()\n            runs[which]()",
+        "start = clock()\n            barrier()\n            runs[which]()",
     ),
 }
 

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from d2l_mgpu import launch
-from d2l_mgpu.checkpoint import CheckpointError, check, find, load, load_weights, save, steps
-from d2l_mgpu.processes import process_group
+from d2l_mgpu.processes.group import process_group
+from d2l_mgpu.train import CheckpointError, load_weights
+from d2l_mgpu.train.checkpoint import check, find, load, save, steps
 
 OLD, NEW = "step-00000003", "step-00000007"
 
@@ -89,7 +90,7 @@ def of_another_kind(file: Path) -> None:
 def of_another_version(file: Path) -> None:
     shutil.rmtree(file.parent)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("d2l_mgpu.checkpoint.FORMAT", "d2l_mgpu checkpoint 99")
+        patch.setattr("d2l_mgpu.train.checkpoint.FORMAT", "d2l_mgpu checkpoint 99")
         save(file.parent.parent, 7, state(7), {})
 
 

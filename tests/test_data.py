@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision import datasets
 
-from d2l_mgpu import FASHION_MNIST_LABELS, load_data_fashion_mnist, real_images
-from d2l_mgpu.data import Batches, Images
+from d2l_mgpu import FASHION_MNIST_LABELS, load_data_fashion_mnist
+from d2l_mgpu.data import Batches, Images, real_images
 
 GENERATED = "Generated garments (not Fashion-MNIST)"
 FILES = [

@@ -49,6 +49,7 @@ MODULES = {
     "part/__init__": "from d2l_mgpu.part.inner import thing\nfrom d2l_mgpu.one import first\n"
     "import d2l_mgpu.lazy as lazy\ndef made_here():\n    first()\n",
     "part/inner": "",
+    "part/__main__": "import d2l_mgpu.typed\n",
     "exercises/__init__": "def check(): ...\n",
     "exercises/a_chapter": "from d2l_mgpu.exercises import check\nimport d2l_mgpu.lazy\n",
 }
@@ -92,6 +93,7 @@ PART = {"part", "one"}  # the function of the package `part`, and what it calls
         ("from d2l_mgpu.part import *", PART | {"part.inner", "lazy"}),
         ('run(["-m", "d2l_mgpu.program"])', {"program", "one"}),
         ("!python -m d2l_mgpu.program --fast", {"program", "one"}),
+        ("!python -m d2l_mgpu.part", PART | {"part.__main__", "typed", "lazy"}),
         ('text = f"""\nfrom d2l_mgpu import lazy, one\n{more}"""', {"lazy", "one"}),
         ("from d2l_mgpu import one\n1 +", {"one"}),
         ("# d2l_mgpu.one", set()),
@@ -198,8 +200,12 @@ def chapters() -> dict[str, str]:
         ("buckets", {"overlap"}, {"index", "splitting", "multiple-gpus", "errata"}),
         ("splitting", {"splitting"}, {"index", "fast", "multiple-gpus", "overlap", "processes"}),
         ("train", {"processes"}, {"index", "multiple-gpus", "splitting", "overlap"}),
-        ("checkpoint", {"processes"}, {"index", "multiple-gpus", "splitting", "overlap"}),
-        ("launch", {"processes", "multiple-gpus-concise", "overlap"}, {"index", "splitting"}),
+        ("train.trainer", {"processes"}, {"index", "multiple-gpus", "splitting", "overlap"}),
+        (
+            "processes.launcher",
+            {"processes", "multiple-gpus-concise", "overlap"},
+            {"index", "splitting"},
+        ),
         ("exercises.fast", {"fast"}, {"index", "overlap", "multiple-gpus"}),
         ("gluon.proofs", {"gluon/multiple-gpus"}, {"multiple-gpus", "index"}),
         ("scratch", {"index", "multiple-gpus-concise"}, set()),

@@ -16,18 +16,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from d2l_mgpu import (
+    DeviceBatches,
+    FastNet,
+    FastStep,
     LeNet,
     assert_equals_one_device,
     exact_dtype,
     get_devices,
     load_data_fashion_mnist,
+    on_device,
     resnet18,
 )
 from d2l_mgpu import fast as fast_module
-from d2l_mgpu.checkpoint import load_weights
 from d2l_mgpu.data import Batches, Images
-from d2l_mgpu.fast import DeviceBatches, FastNet, FastStep, on_device
-from d2l_mgpu.train import main
+from d2l_mgpu.train import load_weights, main
 from tests.conftest import ROOT
 
 [DEVICE] = get_devices(1, quiet=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2l_mgpu import garments
+from d2l_mgpu.data import garments
 
 
 @pytest.fixture(scope="module")

@@ -201,7 +201,7 @@ def test_a_notebook_can_launch_what_its_cells_define_and_be_interrupted(tmp_path
         assert "".join(printed) == "[rank 0] hello\n[rank 1] hello\n[0, 1]\n"
         printed.clear()
         client.execute_interactive(
-            "import psutil; from d2l_mgpu._server import SERVER\n"
+            "import psutil; from d2l_mgpu.processes.fork_server import SERVER\n"
             "print({p.pid for p in psutil.Process().children(recursive=True)} - {SERVER.pid})",
             output_hook=show,
         )

@@ -18,8 +18,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from d2l_mgpu import RankError, _server, launch
-from d2l_mgpu._server import SERVER, start_method
+from d2l_mgpu import RankError, launch
+from d2l_mgpu.processes import fork_server
+from d2l_mgpu.processes.fork_server import SERVER, start_method
 from tests.leftovers import runs, wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -150,7 +151,7 @@ def test_when_a_file_of_the_package_has_changed_the_server_is_started_again(
 ) -> None:
     package = tmp_path / "d2l_mgpu"
     shutil.copytree(ROOT / "d2l_mgpu", package)
-    monkeypatch.setattr(_server, "__file__", str(package / "_server.py"))
+    monkeypatch.setattr(fork_server, "__file__", str(package / "processes" / "fork_server.py"))
     before = parents()
     assert parents() == before
     os.utime(package / "models.py", (0, 0))
@@ -187,7 +188,7 @@ def test_a_server_that_cannot_import_is_done_without(
 ) -> None:
     SERVER.stop()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(_server, "_COMMAND", "import there_is_none_of_this_name  # {} {} {} {}")
+    monkeypatch.setattr(fork_server, "_COMMAND", "import there_is_none_of_this_name  # {} {} {} {}")
     assert start_method() == "spawn"
     assert SERVER.pid == 0
     assert os.listdir(tmp_path) == []
@@ -243,7 +244,7 @@ SCRIPT = f"""
 import os, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from d2l_mgpu import launch
-from d2l_mgpu._server import SERVER
+from d2l_mgpu.processes.fork_server import SERVER
 
 launch(len, "any", num_devices=1)
 if os.fork() == 0:  # a child that lives longer

@@ -14,7 +14,8 @@ from d2l_mgpu import (
     split_step,
     splitting,
 )
-from d2l_mgpu.splitting import LAYERS, all_gather
+from d2l_mgpu.models import LAYERS
+from d2l_mgpu.traffic import all_gather
 
 CPU = torch.device("cpu")
 PARAMETERS = 129_068

@@ -17,18 +17,16 @@ from unittest import mock
 import pytest
 import torch
 
-from d2l_mgpu import launch
-from d2l_mgpu.checkpoint import load_weights
+from d2l_mgpu import Epoch, launch
 from d2l_mgpu.proofs import TOLERANCE
-from d2l_mgpu.train import main
-from d2l_mgpu.trainer import Trainer
+from d2l_mgpu.train import Trainer, load_weights, main
 
 OPTIONS = [*("--source", "generated", "--num-train", "100", "--num-test", "33")]
 OPTIONS += [*("--batch-size", "34", "--epochs", "2", "--lr", "0.05", "--seed", "5")]
 pytestmark = pytest.mark.timeout(300)
 
 
-def train(folder: Path, *options: str) -> list[dict]:
+def train(folder: Path, *options: str) -> list[Epoch]:
     return main([*OPTIONS, "--checkpoint-dir", str(folder), *options])
 
 
@@ -37,9 +35,17 @@ def test_a_line_of_json_an_epoch_is_all_that_goes_to_standard_output(
 ) -> None:
     history = train(tmp_path)
     out, err = capfd.readouterr()
-    assert [json.loads(line) for line in out.splitlines()] == history
-    assert [epoch["epoch"] for epoch in history] == [1, 2]
-    assert history[0].keys() == {"epoch", "loss", "accuracy", "seconds", "world_size"}
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {
+            "epoch": epoch.number,
+            "loss": epoch.loss,
+            "accuracy": epoch.accuracy,
+            "seconds": epoch.seconds,
+            "world_size": 1,
+        }
+        for epoch in history
+    ]
+    assert [epoch.number for epoch in history] == [1, 2]
     assert err.startswith("Generated garments") and len(err.splitlines()) == 1
 
 
@@ -51,8 +57,8 @@ def test_processes_and_micro_batches_change_nothing_but_rounding(
     results = launch(train, tmp_path / "three", "--double", *options, num_devices=3)
     for history in results:  # every rank knows the figures of all
         for ours, theirs in zip(history, alone, strict=True):
-            assert ours["accuracy"] == theirs["accuracy"]
-            assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-12)
+            assert ours.accuracy == theirs.accuracy
+            assert ours.loss == pytest.approx(theirs.loss, rel=1e-12)
     ours, theirs = load_weights(tmp_path / "three"), load_weights(tmp_path / "alone")
     assert {weights.dtype for weights in theirs.values()} == {torch.float64}
     bound = 6 * TOLERANCE[torch.float64]  # two epochs of three steps
@@ -63,7 +69,7 @@ def test_processes_and_micro_batches_change_nothing_but_rounding(
 def test_resnet_is_trained_as_well(tmp_path: Path) -> None:
     small = ["--model", "resnet18", "--num-train", "8", "--num-test", "4", "--batch-size", "4"]
     [epoch] = launch(train, tmp_path, *small, "--epochs", "1", num_devices=2)[0]
-    assert 0 <= epoch["accuracy"] <= 1
+    assert 0 <= epoch.accuracy <= 1
     assert "3.0.bn1.running_mean" in load_weights(tmp_path)
 
 
@@ -78,10 +84,10 @@ def test_nothing_is_left_of_a_run_that_was_stopped(capfd: pytest.CaptureFixture[
         assert threading.active_count() == threads
 
 
-def stop(*_: object) -> dict[str, int]:
+def stop(*_: object) -> Epoch:
     """In place of the end of an epoch: somebody asks this process to stop."""
     os.kill(os.getpid(), signal.SIGTERM)
-    return {}
+    return Epoch(1, loss=0.0, accuracy=0.0, seconds=0.0)
 
 
 @pytest.mark.parametrize("options", [[], ["--no-progress"]])
@@ -111,7 +117,7 @@ def test_a_damaged_checkpoint_is_passed_over_when_asked_for(
     capfd.readouterr()
     [again] = train(tmp_path, "--fall-back")
     assert "step-00000006/__0_0.distcp is damaged" in capfd.readouterr().err
-    assert (again["loss"], again["accuracy"]) == (history[1]["loss"], history[1]["accuracy"])
+    assert (again.loss, again.accuracy) == (history[1].loss, history[1].accuracy)
     for name, value in load_weights(tmp_path).items():
         assert torch.equal(value, weights[name])
 
@@ -131,6 +137,6 @@ def test_a_checkpoint_older_than_an_option_is_resumed_without_it(tmp_path: Path)
     save = Trainer.save
     with mock.patch.object(Trainer, "save", without_fast):
         train(tmp_path)
-    assert [epoch["epoch"] for epoch in train(tmp_path, "--epochs", "3")] == [3]
+    assert [epoch.number for epoch in train(tmp_path, "--epochs", "3")] == [3]
     with pytest.raises(SystemExit, match="2"):
         train(tmp_path, "--epochs", "4", "--fast")

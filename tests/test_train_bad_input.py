@@ -187,7 +187,7 @@ def test_a_rank_that_alone_cannot_go_on_says_why(tmp_path: Path) -> None:
 def test_more_epochs_are_no_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     options = trained(tmp_path, "--epochs", "2")
     capfd.readouterr()
-    assert [epoch["epoch"] for epoch in main([*SMALL, *options])] == [2]
+    assert [epoch.number for epoch in main([*SMALL, *options])] == [2]
     assert main([*SMALL, *options]) == []
     assert "nothing is left to train" in capfd.readouterr().err
 

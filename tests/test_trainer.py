@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import set_state_dict
 
 from d2l_mgpu import launch, load_data_fashion_mnist
-from d2l_mgpu import trainer as trainer_module
-from d2l_mgpu.checkpoint import find
 from d2l_mgpu.models import LeNet
-from d2l_mgpu.processes import process_group
+from d2l_mgpu.processes.group import process_group
 from d2l_mgpu.sampling import ShardSampler
-from d2l_mgpu.trainer import Recipe, Trainer
+from d2l_mgpu.train import Recipe, Trainer
+from d2l_mgpu.train import trainer as trainer_module
+from d2l_mgpu.train.checkpoint import find
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -65,7 +65,7 @@ def train(
                         break
                 else:
                     epoch = trainer.finish_epoch(test_iter)
-                    figures.append((epoch["epoch"], epoch["loss"], epoch["accuracy"]))
+                    figures.append((epoch.number, epoch.loss, epoch.accuracy))
             trainer.save(folder, {})
     state = trainer._shared_state() | {"own": trainer._own_state()}
     tensors = {
@@ -141,7 +141,7 @@ def loss_so_far() -> Any:
 
 
 def order_of_the_buckets() -> Any:
-    return mock.patch.object(trainer_module, "_settled", lambda replica, X, y: replica)
+    return mock.patch.object(trainer_module, "with_settled_buckets", lambda replica, X, y: replica)
 
 
 def test_a_forgotten_part_of_the_state_changes_the_result(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def exercise(name: str) -> Callable[[Checker], Checker]:
 def check(name: str, attempt: Any) -> None:
     """Print whether `attempt` solves the exercise `name`, and what was seen where it does not.
 
-    ValueError when there is no exercise of that name. An error inside the attempt is reported
-    like a wrong answer, with its type.
+    An error inside the attempt is reported like a wrong answer, with its type. Raises ValueError
+    when there is no exercise of that name.
     """
     for module in iter_modules(__path__):  # every chapter's checkers register themselves
         import_module(f"{__name__}.{module.name}")

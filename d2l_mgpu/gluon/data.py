@@ -15,7 +15,7 @@ def from_torch(tensor: Tensor) -> np.ndarray:
     return np.array(tensor.detach().cpu().numpy(), ctx=mx.cpu(0))
 
 
-class Batches:
+class ArrayBatches:
     """The batches of the PyTorch edition, each copied to `mx.cpu(0)` when its turn comes."""
 
     def __init__(self, batches: data.Batches) -> None:
@@ -34,11 +34,11 @@ class Batches:
 
 def load_data_fashion_mnist(
     batch_size: int, resize: int | None = None, **options: Any
-) -> tuple[Batches, Batches]:
+) -> tuple[ArrayBatches, ArrayBatches]:
     """Load the training and the test batches; the arguments, the images and their order are those
     of `d2l_mgpu.load_data_fashion_mnist`.
 
-    A batch is X, float32 [b, 1, 28, 28] in 0..1, and y, int64 [b], both on `mx.cpu(0)`.
+    A batch is X, float32 (n, 1, 28, 28) in 0..1, and y, int64 (n,), both on `mx.cpu(0)`.
     """
     train_iter, test_iter = data.load_data_fashion_mnist(batch_size, resize, **options)
-    return Batches(train_iter), Batches(test_iter)
+    return ArrayBatches(train_iter), ArrayBatches(test_iter)

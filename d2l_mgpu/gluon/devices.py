@@ -19,7 +19,7 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[mx.Context]:
     """Return `num_devices` contexts and print one line that says which.
 
     `gpu(0)` .. `gpu(k-1)` when MXNet finds k GPUs, otherwise `cpu(0)` .. `cpu(k-1)`.
-    ValueError when `num_devices` is not an integer >= 1.
+    Raises ValueError when `num_devices` is not an integer >= 1.
     """
     available = mx.context.num_gpus()
     if type(num_devices) is not int or num_devices < 1:

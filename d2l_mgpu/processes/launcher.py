@@ -19,13 +19,11 @@ from typing import Any
 
 import torch
 
-from d2l_mgpu._agent import Run
-from d2l_mgpu._caller import caller_as_before, guarded_folder, uninterrupted
-from d2l_mgpu._worker import Raised, pack
 from d2l_mgpu.devices import get_devices
-from d2l_mgpu.processes import rank_device
-
-__all__ = ["RankError", "launch", "rank_device"]
+from d2l_mgpu.processes.agent import AgentThread
+from d2l_mgpu.processes.caller import caller_as_before, uninterrupted
+from d2l_mgpu.processes.guard import guarded_folder
+from d2l_mgpu.processes.worker import Raised, pack
 
 _ONE_AT_A_TIME = threading.Lock()  # a launch from another thread waits for its turn
 
@@ -61,17 +59,17 @@ def launch(
     devices = _checked(fn, num_devices, timeout)
     with _ONE_AT_A_TIME, caller_as_before(), guarded_folder() as folder:
         pack(fn, args, folder / "job")
-        run = Run(folder, devices)
+        agent = AgentThread(folder, devices)
         try:
             with uninterrupted():
-                run.start()
-            run.watch(timeout)
+                agent.start()
+            agent.watch(timeout)
         finally:
             with uninterrupted():
-                run.stop()
-        if all(run.has(rank, "returned") for rank in run.ranks):
-            return [_result(run, rank) for rank in run.ranks]
-        raise _failure(run, timeout)
+                agent.stop()
+        if all(agent.has(rank, "returned") for rank in agent.ranks):
+            return [_result(agent, rank) for rank in agent.ranks]
+        raise _failure(agent, timeout)
 
 
 def _checked(fn: object, num_devices: int, timeout: float | None) -> list[torch.device]:
@@ -91,9 +89,9 @@ def _checked(fn: object, num_devices: int, timeout: float | None) -> list[torch.
     return devices
 
 
-def _result(run: Run, rank: int) -> Any:
+def _result(agent: AgentThread, rank: int) -> Any:
     try:
-        with run.file(rank, "returned").open("rb") as file:
+        with agent.file(rank, "returned").open("rb") as file:
             return pickle.load(file)
     except Exception as error:
         raise RankError(
@@ -103,16 +101,16 @@ def _result(run: Run, rank: int) -> Any:
         ) from error
 
 
-def _failure(run: Run, timeout: float | None) -> Exception:
+def _failure(agent: AgentThread, timeout: float | None) -> Exception:
     """Return what went wrong first. Losing a peer is an effect: other exceptions go before
     deaths, deaths before lost peers, and then the earlier one goes first."""
     raised: dict[int, Raised] = {
-        rank: pickle.loads(run.file(rank, "raised").read_bytes())
-        for rank in run.ranks
-        if run.has(rank, "raised")
+        rank: pickle.loads(agent.file(rank, "raised").read_bytes())
+        for rank in agent.ranks
+        if agent.has(rank, "raised")
     }
     first = min(raised, key=lambda r: (raised[r].blames_peer, raised[r].seconds), default=None)
-    dead = run.first_death(set(raised))
+    dead = agent.first_death(set(raised))
     if first is not None and (dead is None or not raised[first].blames_peer):
         found = raised[first]
         error = RankError(first, f"failed: {found.summary}", found.traceback)
@@ -120,18 +118,18 @@ def _failure(run: Run, timeout: float | None) -> Exception:
             error.__cause__ = pickle.loads(found.pickled) if found.pickled else None
         return error
     if dead is not None:
-        code = run.exit_codes.get(dead, 0)
+        code = agent.exit_codes.get(dead, 0)
         names = {s.value: s.name for s in signal.Signals}
         end = f"exit code {code}"
         if code < 0:
             end = f"killed by {names.get(-code, f'signal {-code}')}"
-        last_words = run.file(dead, "fatal")
+        last_words = agent.file(dead, "fatal")
         text = last_words.read_text(errors="replace") if last_words.exists() else ""
         return RankError(dead, f"died before its function returned: {end}", text)
-    if run.late and timeout is not None:
+    if agent.late and timeout is not None:
         return TimeoutError(
-            f"{len(run.late)} of {len(run.ranks)} ranks had not returned after {timeout:g} "
-            f"seconds: {', '.join(map(str, run.late))}; look for a collective that not every "
+            f"{len(agent.late)} of {len(agent.ranks)} ranks had not returned after {timeout:g} "
+            f"seconds: {', '.join(map(str, agent.late))}; look for a collective that not every "
             "rank calls, or allow a longer timeout."
         )
-    return RuntimeError(f"The processes could not be started: {run.agent_error}")
+    return RuntimeError(f"The processes could not be started: {agent.agent_error}")

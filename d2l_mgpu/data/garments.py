@@ -1,7 +1,7 @@
 """Generated drawings of garments: what stands in where Fashion-MNIST cannot be had.
 
 The ten classes, their order, the 28x28 grey images and the black background are those of
-Fashion-MNIST; the pictures are not. Each is a silhouette put together from bars, boxes and
+Fashion-MNIST; the drawings are not. Each is a silhouette put together from bars, boxes and
 ellipses, with its size, place, slant, sleeves, light, cloth and noise drawn at random.
 
 The same seed gives the same bytes on every machine. That is why this file uses numpy's frozen
@@ -37,7 +37,7 @@ BLOCK = 1000  # images drawn together, 100 of each class
 def generate(
     num_examples: int, seed: int = 0, *, train: bool = True
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Draw garments: images uint8 [n, 28, 28] and labels int64 [n] in 0..9.
+    """Draw garments: images uint8 (n, 28, 28) and labels int64 (n,) in 0..9.
 
     Every ten consecutive images show each class once, and a shorter set is the beginning of a
     longer one. ``train=False`` draws from another random stream of the same ``seed`` (an integer
@@ -89,7 +89,7 @@ def _ring(x: Array, y: Array, width: Array | float, height: Array | float) -> Ar
 
 
 class _Pen:
-    """A sheet of n pictures: pixel coordinates x, y in -1..1 [n, 28, 28], and random numbers."""
+    """A sheet of n images: pixel coordinates x, y in -1..1 (n, 28, 28), and random numbers."""
 
     def __init__(self, rng: np.random.RandomState, n: int) -> None:
         self.rng, self.n = rng, n
@@ -102,11 +102,11 @@ class _Pen:
         self.y = y + self.between(-0.10, 0.10) * x
 
     def between(self, low: float, high: float) -> Array:
-        """One number for each picture, uniform from low to high [n, 1, 1]."""
+        """One number for each image, uniform from low to high (n, 1, 1)."""
         return low + (high - low) * self.rng.random_sample((self.n, 1, 1)).astype(np.float32)
 
     def chance(self, probability: float) -> Array:
-        """1.0 in this share of the pictures, else 0.0 [n, 1, 1]."""
+        """1.0 in this share of the images, else 0.0 (n, 1, 1)."""
         return (self.rng.random_sample((self.n, 1, 1)) < probability).astype(np.float32)
 
     def bar(
@@ -142,7 +142,7 @@ class _Pen:
         return np.abs(2.0 * (phase - np.floor(phase)) - 1.0)
 
     def photograph(self, draw: Callable[["_Pen"], tuple[Array, Array]]) -> NDArray[np.uint8]:
-        """Draw the garment, dress it in cloth, light it, spoil it a little: uint8 [n, 28, 28]."""
+        """Draw the garment, dress it in cloth, light it, spoil it a little: uint8 (n, 28, 28)."""
         shape, tone = draw(self)
         horizontal = self.chance(0.5)
         position = horizontal * self.y + (1.0 - horizontal) * self.x

@@ -1,86 +1,15 @@
-"""Images to train on: Fashion-MNIST (or MNIST) where it can be had, drawn garments where not.
-
-Where the images come from, unless ``source`` or the variable ``D2L_MGPU_SOURCE`` says otherwise:
-
-1. the folder that the variable ``D2L_MGPU_DATA`` names, as ``<folder>/FashionMNIST/raw``. Whoever
-   sets it wants those very images, so it is an error, not a fallback, when they are not there;
-2. the usual folder, ``~/.cache/d2l_mgpu``;
-3. a download into the usual folder;
-4. the drawings of :mod:`d2l_mgpu.garments`, for Fashion-MNIST only.
-
-``'auto'`` tries all four in this order, ``'real'`` the first three, ``'generated'`` takes the last
-and neither reads nor downloads. One printed line says what was loaded and from where.
-"""
+"""Load Fashion-MNIST or MNIST as batches, or the drawings that stand in for it."""
 
 import os
 from functools import lru_cache
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from d2l_mgpu import garments, real_images
+from d2l_mgpu.data import garments, real_images
+from d2l_mgpu.data.images import Batches, Images
 
 FASHION_MNIST_LABELS = garments.LABELS
 """The names of the ten classes; the label is the index."""
-
-
-class Images(Dataset[tuple[Tensor, Tensor]]):
-    """Grey images in memory as bytes; indexing converts no more than what it fetches.
-
-    Made from uint8 [n, 28, 28] and int64 [n]. ``images[i]``, where i is an integer, a slice or a
-    list of integers, is X, float32 [..., 1, 28, 28] in 0..1 (28 becomes ``resize``), and y,
-    int64 [...], both where the bytes are: on the CPU, unless `fast.on_device` moved them.
-    """
-
-    def __init__(
-        self, pixels: Tensor, labels: Tensor, *, name: str, origin: str, resize: int | None = None
-    ) -> None:
-        self.pixels, self.labels = pixels, labels
-        self.name, self.origin, self.resize = name, origin, resize
-        # A GPU multiplies by 1/255 where it is told to divide by a number of Python's, which may
-        # differ in the last bit; by a tensor it divides.
-        self.white = torch.full((), 255.0, device=pixels.device)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: Any) -> tuple[Tensor, Tensor]:
-        X, y = self.pixels[index].unsqueeze(-3).float() / self.white, self.labels[index]
-        if self.resize is not None:
-            side = self.resize
-            batch = X.reshape(-1, 1, *X.shape[-2:])
-            batch = F.interpolate(batch, size=(side, side), mode="bilinear", antialias=True)
-            X = batch.reshape(*X.shape[:-2], side, side)
-        return X, y
-
-    def __repr__(self) -> str:
-        return f"{self.name}: {len(self)} images, {self.origin}"
-
-
-class Batches(DataLoader[tuple[Tensor, Tensor]]):
-    """A DataLoader that fetches each batch with one indexing operation.
-
-    ``seed=None`` keeps the order of the images; with a seed, every epoch has a new order. Only its
-    own generator is used, so a loop over the batches leaves torch's global one as it was.
-    """
-
-    dataset: Images
-
-    def __init__(self, images: Images, batch_size: int, *, seed: int | None = None) -> None:
-        generator = torch.Generator().manual_seed(0 if seed is None else seed)
-        order = (
-            SequentialSampler(images)
-            if seed is None
-            else RandomSampler(images, generator=generator)
-        )
-        batches = BatchSampler(order, batch_size, drop_last=False)
-        super().__init__(images, sampler=batches, batch_size=None, generator=generator)
-
-    def __repr__(self) -> str:
-        return f"{self.dataset!r}, in {len(self)} batches"
 
 
 def load_data_fashion_mnist(
@@ -95,10 +24,10 @@ def load_data_fashion_mnist(
 ) -> tuple[Batches, Batches]:
     """Load Fashion-MNIST, or with ``name='MNIST'`` MNIST: the training and the test batches.
 
-    A batch is X, float32 [b, 1, 28, 28] in 0..1 (28 becomes ``resize``), and y, int64 [b], both on
+    A batch is X, float32 (n, 1, 28, 28) in 0..1 (28 becomes ``resize``), and y, int64 (n,), both on
     the CPU; the last batch may be smaller. ``seed`` decides the order of the training batches,
     which is new in each epoch, and nothing else. ``num_train`` and ``num_test`` keep the first
-    images only. ``source`` is 'auto', 'real' or 'generated': see the top of this module.
+    images only. ``source`` is 'auto', 'real' or 'generated': see `d2l_mgpu.data`.
 
     Raises ValueError for an argument or a file that cannot be right, FileNotFoundError when
     ``D2L_MGPU_DATA`` lacks the images, ``real_images.DownloadError`` (an OSError) when the real

@@ -9,8 +9,6 @@ the disk damages one, there is another.
 With several nodes, the folder must lie on a file system that all of them see.
 """
 
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -25,17 +23,14 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from d2l_mgpu.processes import blames_peer
-from d2l_mgpu.roll_call import node_name
+from d2l_mgpu.processes.heartbeat import node_name
+from d2l_mgpu.processes.lost_peer import blames_peer
+from d2l_mgpu.train.checksums import CheckpointError, check_files, seal, sealed
 
 FORMAT = "d2l_mgpu checkpoint 1"
 KEPT = 2
 State = dict[str, dict[str, Any]]
 T = TypeVar("T")
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be used or written; the message names the file and says what to do."""
 
 
 def steps(folder: Path) -> list[Path]:
@@ -48,7 +43,7 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
     """Write `state[part][name]` as the checkpoint of `step`, and `facts` into `checkpoint.json`.
 
     A collective: every rank calls it, and what ranks hold under the same name is the same.
-    CheckpointError when it cannot be written; the checkpoints that were there stay.
+    Raises CheckpointError when it cannot be written; the checkpoints that were there stay.
     """
     final, writing = folder / f"step-{step:08}", folder / f".writing-{step:08}"
 
@@ -58,19 +53,14 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
         writing.mkdir(parents=True)
 
     def finish() -> None:
-        files = {path.name: _sha256(path) for path in sorted(writing.iterdir())}
+        files = {path.name for path in writing.iterdir()}
         parts = dcp.FileSystemReader(writing).read_metadata().storage_data or {}
-        if elsewhere := {part.relative_path for part in parts.values()} - files.keys():
+        if elsewhere := {part.relative_path for part in parts.values()} - files:
             raise CheckpointError(
                 f"{writing / min(elsewhere)} was written by another node, but cannot be seen on "
                 f"{node_name()}: --checkpoint-dir must name one folder that all nodes share."
             )
-        record = {"format": FORMAT, "step": step, "facts": facts, "files": files}
-        record["sha256"] = _sha256_of(record)
-        with (writing / "checkpoint.json").open("w") as file:
-            json.dump(record, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        seal(writing, {"format": FORMAT, "step": step, "facts": facts})
         if final.exists():  # this very step, before the run was set back
             shutil.rmtree(final)
         writing.rename(final)
@@ -95,31 +85,14 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
 
 
 def check(path: Path) -> dict[str, Any]:
-    """Return the facts of the checkpoint at `path`; CheckpointError unless every bit is right."""
-    record_file = path / "checkpoint.json"
-    try:
-        record = json.loads(record_file.read_bytes())
-        whole = isinstance(record, dict) and record.get("sha256") == _sha256_of(record)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is no checkpoint: it has no checkpoint.json.") from None
-    except OSError as error:
-        raise CheckpointError(f"{record_file} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        whole = False
-    if not whole:
-        raise CheckpointError(f"{record_file} is damaged: its checksum does not fit.")
+    """Return the facts of the checkpoint at `path`.
+
+    Raises CheckpointError unless every bit is right.
+    """
+    record = sealed(path)
     if record["format"] != FORMAT:
         raise CheckpointError(f"{path} has format {record['format']!r}, but this reads {FORMAT!r}.")
-    for name, expected in record["files"].items():
-        file = path / name
-        if not file.is_file():
-            raise CheckpointError(f"{file} is missing: the checkpoint is not complete.")
-        try:
-            found = _sha256(file)
-        except OSError as error:  # a disk does not always return wrong bits: often, none
-            raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from None
-        if found != expected:
-            raise CheckpointError(f"{file} is damaged: its checksum does not fit.")
+    check_files(path, record)
     return record["facts"]
 
 
@@ -161,9 +134,9 @@ def find(folder: Path, fall_back: bool = False) -> tuple[Path, dict[str, Any], l
 def load(path: Path, state: State) -> None:
     """Fill `state` in place from the checkpoint at `path`, which `check` has found whole.
 
-    A collective. CheckpointError when a rank cannot read its part, or when the checkpoint lacks a
-    key of `state`, or has one besides the ranks' own that `state` lacks: a momentum that nobody
-    loads would be lost without a word.
+    A collective. Raises CheckpointError when a rank cannot read its part, or when the checkpoint
+    lacks a key of `state`, or has one besides the ranks' own that `state` lacks: a momentum that
+    nobody loads would be lost without a word.
     """
     there = set(dcp.FileSystemReader(path).read_metadata().state_dict_metadata)
     wanted = {f"{part}.{name}" for part, entries in state.items() for name in entries}
@@ -181,7 +154,7 @@ def load(path: Path, state: State) -> None:
 def load_weights(folder: str | Path) -> dict[str, Tensor]:
     """Return the `state_dict` of the model in the newest checkpoint in `folder`, on the CPU.
 
-    FileNotFoundError when there is no checkpoint, CheckpointError when it is damaged.
+    Raises FileNotFoundError when there is no checkpoint, CheckpointError when it is damaged.
     """
     newest = steps(Path(folder))
     if not newest:
@@ -225,16 +198,6 @@ def _free(folder: Path) -> str:
         return f"{shutil.disk_usage(folder).free / 2**20:.0f}"
     except OSError:  # the folder itself is gone
         return "no"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sha256_of(record: dict[str, Any]) -> str:
-    rest = {key: value for key, value in record.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _reason(error: BaseException) -> BaseException:

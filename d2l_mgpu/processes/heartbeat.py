@@ -3,7 +3,7 @@
 What a failed collective reports is an address at best, and often only that time is up. So every
 rank counts its seconds in the store, from a thread, also while it waits in a collective: a rank
 that is alive is never mistaken for one that is gone. After a failure the ranks whose counts stand
-still are the missing ones, and the first rank to find out writes its finding down for the others.
+still are the missing ones, and the first rank to find out writes its diagnosis down for the others.
 """
 
 import os
@@ -25,7 +25,7 @@ def node_name() -> str:
     return f"node {os.environ.get('GROUP_RANK', '0')} ({socket.gethostname()})"
 
 
-class Heart:
+class Heartbeat:
     """The heartbeat of this rank, and those of the others as the store shows them.
 
     A collective over all ranks, because each tells the others its node's name.
@@ -38,16 +38,17 @@ class Heart:
         self.found: str | None = None  # who is missing, as this rank or another has found out
         # A store of its own for each thread: one that waits for an answer blocks its other users.
         self.counts, self.asked = (
-            dist.PrefixStore("heart", store.clone() if world_size > 1 else store) for _ in range(2)
+            dist.PrefixStore("heartbeat", store.clone() if world_size > 1 else store)
+            for _ in range(2)
         )
-        self.thread = threading.Thread(target=self._beat, name="d2l_mgpu.heart", daemon=True)
+        self.thread = threading.Thread(target=self._beat, name="d2l_mgpu.heartbeat", daemon=True)
         self.thread.start()
 
     def stop(self) -> None:
         self.stopped.set()
         self.thread.join(PATIENCE)
 
-    def finding(self, in_haste: Callable[[], bool]) -> str:
+    def diagnosis(self, in_haste: Callable[[], bool]) -> str:
         """Say which ranks and nodes are missing; takes SILENCE seconds, at most PATIENCE.
 
         As soon as `in_haste()` it only sees whether the store is still there.
@@ -70,8 +71,8 @@ class Heart:
         with suppress(RuntimeError):  # the store is gone, and with it everyone's answer
             while not self.stopped.wait(BEAT):
                 self.counts.add(str(self.rank), 1)
-                if self.counts.check(["finding"]):
-                    self.found = self.counts.get("finding").decode()
+                if self.counts.check(["diagnosis"]):
+                    self.found = self.counts.get("diagnosis").decode()
 
     def _look(self) -> None:
         with suppress(RuntimeError):
@@ -92,6 +93,6 @@ class Heart:
                 else "all ranks are alive: one of them did not call the collective, or was too slow"
             )
             # Who comes later may find those gone who have already left because of the failure.
-            self.found = self.asked.compare_set("finding", "", found).decode()
+            self.found = self.asked.compare_set("diagnosis", "", found).decode()
             if self.rank == 0 and len(missing) < len(ranks) - 1:
                 time.sleep(3 * BEAT)  # the store goes when we do: let the others read this first

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from d2l_mgpu._caller import Output
-from d2l_mgpu._server import start_method
-from d2l_mgpu._worker import work
+from d2l_mgpu.processes.fork_server import start_method
+from d2l_mgpu.processes.output import Output
+from d2l_mgpu.processes.worker import work
 
 _PATIENCE = 3.0  # seconds that the other ranks get to end by themselves after one has failed
 _FAREWELL = 10.0  # seconds that processes get to end after all functions have returned
 
 
-class Run(threading.Thread):
+class AgentThread(threading.Thread):
     """One launch: the elastic agent in a thread, and what its workers leave in `folder`."""
 
     def __init__(self, folder: Path, devices: list[torch.device]) -> None:
@@ -35,7 +35,7 @@ class Run(threading.Thread):
         self.ended = threading.Event()
 
     def file(self, rank: int, kind: str) -> Path:
-        """Return where the worker of `rank` leaves what `_worker` lists, `kind` by `kind`."""
+        """Return where the worker of `rank` leaves what `worker` lists, `kind` by `kind`."""
         return self.folder / f"{rank}.{kind}"
 
     def has(self, rank: int, kind: str) -> bool:

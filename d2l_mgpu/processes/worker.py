@@ -26,9 +26,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from d2l_mgpu._server import SERVER
-from d2l_mgpu.processes import blames_peer, join
-from d2l_mgpu.threads import limit_threads
+from d2l_mgpu.processes.fork_server import SERVER
+from d2l_mgpu.processes.joining import join_process_group
+from d2l_mgpu.processes.lost_peer import blames_peer
+from d2l_mgpu.processes.threads import limit_threads
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Raised:
 
 def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
     """Pickle into `file` what a worker needs, with the source lines of notebook cells for its
-    tracebacks. TypeError names the argument that cannot travel."""
+    tracebacks. Raises TypeError that names the argument that cannot travel."""
     import cloudpickle
 
     sources = {
@@ -53,7 +54,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
         if len(entry) == 4 and not os.path.exists(name)
     }
     try:
-        with _whole(file) as job:
+        with atomic_write(file) as job:
             cloudpickle.dump((fn, args, sources), job)  # no copy of a huge argument in memory
     except Exception:
         name = getattr(fn, "__name__", repr(fn))
@@ -94,7 +95,7 @@ def work(
     except BaseException as error:
         try:
             raised = _describe(error)
-            with _whole(stem.with_suffix(".raised")) as file:
+            with atomic_write(stem.with_suffix(".raised")) as file:
                 cloudpickle.dump(raised, file)
             sys.stdout.flush()
             if raised.blames_peer:
@@ -111,7 +112,7 @@ def _live_and_die_with_caller(stem: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback: the caller tells the reader
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while we were starting
     os.setpgid(0, 0)
-    with _whole(stem.with_suffix(".pid")) as file:
+    with atomic_write(stem.with_suffix(".pid")) as file:
         file.write(f"{os.getpid()}\n".encode())
     caller = multiprocessing.parent_process()
     if caller is None:
@@ -146,14 +147,15 @@ def _join_group(rank: int, devices: list[torch.device], store: Path) -> None:
     """Meet the other ranks through the file `store`: no port, no host name."""
     names = [name for _, name in socket.if_nameindex()]
     os.environ["GLOO_SOCKET_IFNAME"] = next(name for name in names if name.startswith("lo"))
-    join(devices, rank, dist.FileStore(str(store), len(devices)), rank, len(devices))
+    size = len(devices)
+    join_process_group(devices, rank, dist.FileStore(str(store), size), rank, size)
 
 
 def _send(result: Any, rank: int, stem: Path) -> None:
     import cloudpickle
 
     try:
-        with _whole(stem.with_suffix(".returned")) as file:
+        with atomic_write(stem.with_suffix(".returned")) as file:
             cloudpickle.dump(result, file)
     except OSError:
         raise  # the disk has no room for it
@@ -189,7 +191,7 @@ def _describe(error: BaseException) -> Raised:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that will either be whole or not be there."""
     unfinished = path.with_suffix(path.suffix + ".part")
     try:

@@ -23,7 +23,9 @@ from typing import Any
 
 _PATIENCE = 60.0  # seconds that the server gets to import torch
 _LONGEST = 70  # bytes of the name of a folder for a socket, whose path may have 107
-_COMMAND = "import sys; sys.path = {}; from d2l_mgpu._preloaded import serve; serve({}, {}, {!r})"
+_COMMAND = (
+    "import sys; sys.path = {}; from d2l_mgpu.processes.preloaded import serve; serve({}, {}, {!r})"
+)
 # Variables that are read once, when a program or a library is loaded, begin like this.
 _READ_ONCE = re.compile(
     "GLIBC_|GOMP_|KMP_|LANG|LC_|LD_|MALLOC_|MKL_|OMP_|OPENBLAS_|PYTHON|PYTORCH_|TORCH_|TZ"
@@ -130,7 +132,8 @@ class _Server(forkserver.ForkServer):
 def _now() -> Any:
     """Return what a server has for good from when it is started: code, and what a process
     inherits from its caller."""
-    files = {path: path.stat().st_mtime_ns for path in Path(__file__).parent.glob("**/*.py")}
+    package = Path(__file__).parent.parent
+    files = {path: path.stat().st_mtime_ns for path in package.glob("**/*.py")}
     environment = {name: value for name, value in os.environ.items() if _READ_ONCE.match(name)}
     status = Path("/proc/self/status").read_text().splitlines()
     umask = [line for line in status if line.startswith("Umask")]

@@ -8,7 +8,6 @@ number of ranks a resumed run ends with the same bits as one that was never inte
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,38 +22,19 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from d2l_mgpu import checkpoint
 from d2l_mgpu.accumulation import backward_in_parts
 from d2l_mgpu.concise import evaluate_accuracy_gpus
-from d2l_mgpu.data import Batches, Images
+from d2l_mgpu.cuda_graphs import CudaGraphed
+from d2l_mgpu.data import Batches, Images, on_device
 from d2l_mgpu.devices import synchronize
-from d2l_mgpu.fast import FastNet, Graphed, on_device
-from d2l_mgpu.processes import Group
+from d2l_mgpu.fast import FastNet
+from d2l_mgpu.history import Epoch
+from d2l_mgpu.processes.group import Group
 from d2l_mgpu.sampling import ShardSampler
+from d2l_mgpu.train import checkpoint
+from d2l_mgpu.train.recipe import Recipe
 
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What decides which weights come out: a run resumes only with the recipe it began with.
-
-    `batch_size` is the number of examples a step takes over all ranks, in `accumulate`
-    micro-batches a rank. `schedule` is 'constant' or 'cosine' (to 0 at the end of `epochs`).
-    `fast` takes the quickest way on the device at hand (`d2l_mgpu.fast`), which rounds differently.
-    `double` computes in float64: slower, and fit for comparing runs that round differently.
-    """
-
-    batch_size: int = 256
-    accumulate: int = 1
-    epochs: int = 10
-    lr: float = 0.1
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    schedule: str = "constant"
-    seed: int = 0
-    fast: bool = False
-    double: bool = False
 
 
 class Trainer:
@@ -84,12 +64,12 @@ class Trainer:
             self.how = f"images on {group.device}, {self.replica.extra_repr()}"
         if group.world_size > 1:
             X, y = self._on_device(images[:2])
-            self.replica = _settled(DistributedDataParallel(self.replica), X, y)
+            self.replica = with_settled_buckets(DistributedDataParallel(self.replica), X, y)
         self.backward: Callable[..., Tensor] = partial(backward_in_parts, self.replica)
         if recipe.fast and group.device.type == "cuda" and group.world_size == 1:
             # Without the optimizer, whose learning rate may follow a schedule. Several ranks go
             # without: recording the collectives of DDP takes more care than this program can give.
-            self.backward = Graphed(self.backward, net.parameters())
+            self.backward = CudaGraphed(self.backward, net.parameters())
             self.how += ", CUDA graphs"
         self.optimizer = torch.optim.SGD(
             self.replica.parameters(),
@@ -99,7 +79,7 @@ class Trainer:
         )
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._schedule)
         # This rank's part of the epoch's loss: [sum over its examples].
-        self.loss = torch.zeros(1, dtype=torch.float64, device=_precise(group.device))
+        self.loss = torch.zeros(1, dtype=torch.float64, device=float64_device(group.device))
         self.seconds = 0.0
         # Dropout masks differ between ranks; the weights, which come from `seed`, do not.
         torch.manual_seed(recipe.seed + group.rank)
@@ -126,8 +106,8 @@ class Trainer:
         synchronize([self.group.device])
         self.seconds += time.perf_counter() - start
 
-    def finish_epoch(self, test_iter: Batches) -> dict[str, Any]:
-        """Return the figures of the epoch that `steps` has ended, equal on all ranks.
+    def finish_epoch(self, test_iter: Batches) -> Epoch:
+        """Return the record of the epoch that `steps` has ended, equal on all ranks.
 
         The accuracy counts each test example once, however many ranks share them; `seconds` are
         those of the steps that this run has taken, not of those before it resumed.
@@ -136,13 +116,12 @@ class Trainer:
         dist.all_reduce(loss)
         self.loss.zero_()
         self.seconds = 0.0
-        return {
-            "epoch": self.sampler.epoch,
-            "loss": loss.item() / len(self.images),
-            "accuracy": evaluate_accuracy_gpus(self.replica, map(self._on_device, test_iter)),
-            "seconds": round(seconds, 3),
-            "world_size": self.group.world_size,
-        }
+        return Epoch(
+            self.sampler.epoch,
+            loss=loss.item() / len(self.images),
+            accuracy=evaluate_accuracy_gpus(self.replica, map(self._on_device, test_iter)),
+            seconds=round(seconds, 3),
+        )
 
     def save(self, folder: Path, facts: dict[str, Any]) -> Path:
         """Write a checkpoint of this moment; `facts` are kept with it. A collective."""
@@ -221,12 +200,14 @@ class Trainer:
         return (1 + math.cos(math.pi * step / self.num_steps)) / 2
 
 
-def _precise(device: torch.device) -> torch.device:
+def float64_device(device: torch.device) -> torch.device:
     """Where float64 sums can be kept: Apple's GPU has no such numbers."""
     return torch.device("cpu") if device.type == "mps" else device
 
 
-def _settled(replica: DistributedDataParallel, X: Tensor, y: Tensor) -> DistributedDataParallel:
+def with_settled_buckets(
+    replica: DistributedDataParallel, X: Tensor, y: Tensor
+) -> DistributedDataParallel:
     """Let DDP arrange its buckets now, by a step on X and y whose traces are wiped out.
 
     DDP sorts gradients into buckets anew after its first backward pass. A sum of three or more

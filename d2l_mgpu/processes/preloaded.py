@@ -14,8 +14,8 @@ from shutil import rmtree
 import cloudpickle  # noqa: F401
 import torch.distributed.elastic.agent.server.local_elastic_agent  # noqa: F401
 
-import d2l_mgpu._server
-import d2l_mgpu._worker  # noqa: F401
+import d2l_mgpu.processes.fork_server
+import d2l_mgpu.processes.worker  # noqa: F401
 
 
 def serve(listener: int, alive: int, folder: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from d2l_mgpu.trainer import Recipe
+from d2l_mgpu.train.recipe import Recipe
 
 Number = TypeVar("Number", int, float)
 
@@ -57,7 +57,10 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
 
 
 def read(arguments: Sequence[str] | None, description: str | None) -> argparse.Namespace:
-    """Return the options in `arguments` (of this process if None); SystemExit(2) for bad ones."""
+    """Return the options in `arguments` (of this process if None).
+
+    Raises SystemExit(2) for bad ones.
+    """
     result = _Parser(
         prog="d2l_mgpu.train",
         description=(description or "").replace("::", ":"),

@@ -34,7 +34,8 @@ def find(name: str) -> Path:
     """The folder that holds the four files of data set ``name`` under ``<name>/raw``.
 
     That is the one that ``D2L_MGPU_DATA`` names, else the usual one, downloaded into if need be.
-    Raises FileNotFoundError if ``D2L_MGPU_DATA`` lacks a file, DownloadError.
+    Raises FileNotFoundError if ``D2L_MGPU_DATA`` lacks a file, DownloadError if
+    they cannot be downloaded.
     """
     chosen = os.environ.get("D2L_MGPU_DATA")
     folder = Path(os.path.expanduser(chosen)) if chosen else USUAL_FOLDER
@@ -56,7 +57,7 @@ def find(name: str) -> Path:
 
 
 def read(folder: Path, name: str) -> tuple[Part, Part]:
-    """Training and test part: images uint8 [n, 28, 28] and labels int64 [n], in 0..9.
+    """Training and test part: images uint8 (n, 28, 28) and labels int64 (n,), in 0..9.
 
     Raises ValueError that names the file if one is cut short, damaged or of another kind.
     """

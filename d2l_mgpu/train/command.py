@@ -1,0 +1,44 @@
+"""Train a network on any number of processes and machines.
+
+On one device, on two, and on two machines (this on each of them)::
+
+    python -m d2l_mgpu.train
+    torchrun --nproc-per-node=2 -m d2l_mgpu.train
+    torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d
+             --rdzv-endpoint=<first machine>:29400 -m d2l_mgpu.train
+
+All of them take the same steps. Standard output gets one line of JSON an epoch. SIGTERM and
+Ctrl-C end the run after the current step, with a checkpoint and exit code 75; the same command
+then goes on from there.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from d2l_mgpu.history import Epoch
+from d2l_mgpu.processes.group import process_group
+from d2l_mgpu.train.checksums import CheckpointError
+from d2l_mgpu.train.options import read
+from d2l_mgpu.train.run import Stopped, TrainingRun
+
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: nothing is wrong, try again later
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Epoch]:
+    """Train as the options in `arguments` (those of the command line) say.
+
+    Returns the epochs that this run has finished. Ends the process with
+    SystemExit: 2 and one sentence for options and files that cannot be right, 75 after a stop.
+    """
+    options = read(arguments, __doc__)
+    with process_group(options.timeout) as group:
+        try:
+            return TrainingRun(options, group).train()
+        except Stopped:
+            pass  # all ranks together, so that they can take leave of each other
+        except (CheckpointError, OSError, ValueError) as error:
+            # Each rank, since what stops one, a disk for instance, need not stop the others.
+            who = f" rank {group.rank}:" if group.world_size > 1 else ""
+            print(f"d2l_mgpu.train:{who} {error}", file=sys.stderr, flush=True)
+            raise SystemExit(2) from None
+    raise SystemExit(STOPPED)
