@@ -85,8 +85,13 @@ def test_every_formula_of_the_chapters_can_be_set(chapter: str) -> None:
 @pytest.mark.parametrize("chapter", FORMULAS)
 def test_every_formula_of_the_chapters_is_in_the_built_page(chapter: str) -> None:
     built = soup(SITE / f"{chapter}.html").find("article").find_all("math")
-    expected = {" ".join(tex.split()) for tex in FORMULAS[chapter]}
-    assert expected == {math["alttext"] for math in built}
+    found = {math["alttext"] for math in built}
+    # A page in MXNet includes parts of its twin.
+    own, twin = (
+        {" ".join(tex.split()) for tex in FORMULAS[name]}
+        for name in (chapter, chapter.replace("gluon/", ""))
+    )
+    assert own <= found <= own | twin
     assert all(math.get_text(strip=True) for math in built)
 
 
