@@ -1,7 +1,5 @@
 """Merging: a catalogue follows the English text, and no translator's work is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
