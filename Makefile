@@ -30,7 +30,7 @@ serve: $(READY) ## serve the site, rebuild what changes (LANGUAGE=vi: that one o
 	@$(BIN)/python -m book.serve $(ONE)
 
 cards: $(READY) ## draw the pictures of the site: cards for sharing, icons
-	$(BIN)/python -m book.theme.cards
+	$(BIN)/python -m book.sharing.cards
 
 pdf: $(READY) ## build the site and print it, one PDF a language (needs Chromium)
 	$(BIN)/python -m book.site pdf
@@ -71,7 +71,7 @@ bench: $(READY) ## measure what the book says about speed (ROWS="ring buckets": 
 book serve cards pdf notebooks locales test test-slow portability: gluon
 
 gluon: $(READY)
-	@$(BIN)/python -m book.mxnet
+	@$(BIN)/python -m book.execution.mxnet_kernel
 
 clean: ## remove what was built, but not the environment
 	rm -rf _build

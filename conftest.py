@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from book import mxnet
-from book.execution import missing_d2l, pin_environment
-from book.facts import ROOT
-from book.saved_outputs import has_kernel
-from book.translation.languages import LANGUAGES
+from book.config import ROOT
+from book.execution import mxnet_kernel
+from book.execution.environment import has_kernel, missing_d2l, pin_environment
+from book.languages import LANGUAGES
 
 
 def first_pages() -> list[Path]:
@@ -33,14 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Notebooks of the Gluon edition need its kernel."""
     gluon = collection_path.suffix == ".ipynb" and collection_path.parent.name == "gluon"
-    return True if gluon and not has_kernel(mxnet.KERNEL) else None
+    return True if gluon and not has_kernel(mxnet_kernel.KERNEL) else None
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say what was left out."""
-    if config.option.nbval and not has_kernel(mxnet.KERNEL):
+    if config.option.nbval and not has_kernel(mxnet_kernel.KERNEL):
         terminalreporter.write_line(
             "No kernel for MXNet here: the notebooks in gluon/ are left out."
         )

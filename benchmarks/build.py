@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 
 from benchmarks.pairs import Arms, judged, load, measure, refused
-from book.facts import ROOT
-from book.translation.languages import LANGUAGES
+from book.config import ROOT
+from book.languages import LANGUAGES
 
 CHAPTERS = ("chapters/multiple-gpus",)  # besides the title page
 PAIRS = 3

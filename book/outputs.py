@@ -6,8 +6,6 @@ tags. No kernel is needed. `tests/ignored_outputs.toml` lists the cells whose ou
 images or on the devices; they are not compared where these are others than the committed ones.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib
@@ -15,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import nbformat
 from nbval.plugin import (
@@ -27,8 +25,8 @@ from nbval.plugin import (
     nocolors,
 )
 
-from book.facts import ROOT
-from book.translation.languages import ENGLISH
+from book.config import ROOT
+from book.languages import ENGLISH
 
 COMMITTED = Path("notebooks", ENGLISH.folder)
 BUILT = Path("_build", "notebooks", ENGLISH.folder)
@@ -80,7 +78,7 @@ class Result:
     left_out: int = 0  # cells that are not compared
     differences: list[str] = field(default_factory=list)
 
-    def add(self, other: Result) -> None:
+    def add(self, other: Self) -> None:
         self.same += other.same
         self.left_out += other.left_out
         self.differences += other.differences
@@ -134,7 +132,7 @@ def shown(outputs: list[Any]) -> str:
 
 def conditions(built: Any, committed: Any, facts: dict[str, str] | None) -> set[str]:
     """In what the execution of a built notebook differs from that of the committed one, which was
-    on the CPU; `facts` are those of book/theme/provenance.py."""
+    on the CPU; `facts` are those of book/execution/provenance.py."""
     ours, theirs = (notebook.metadata.get("d2l_mgpu", {}) for notebook in (built, committed))
     data = {"data"} if ours.get("data") != theirs.get("data") else set()
     devices = {"devices"} if facts and "cpu" not in facts["devices"] else set()

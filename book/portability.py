@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from book.facts import ROOT
+from book.config import ROOT
 
 NOTEBOOKS = ROOT / "notebooks" / "en"
 # What ATen, oneDNN and MKL call the instructions that they may use

@@ -5,8 +5,6 @@ language. sphinx-autobuild brings the reloading; building is ours, in a process 
 it sees changes of the book's own code too.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -24,8 +22,8 @@ from starlette.routing import Mount, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from watchfiles import awatch
 
-from book.facts import ROOT
-from book.translation.languages import LANGUAGES, Language
+from book.config import ROOT
+from book.languages import LANGUAGES, Language
 
 HOST = "127.0.0.1"
 WATCHED = ("chapters", "locales", "d2l_mgpu", "_config.yml", "_toc.yml")

@@ -5,8 +5,6 @@ execution cache, so whatever comes second executes nothing. When the pages are w
 they show are compared with the committed ones.
 """
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os
@@ -22,10 +20,10 @@ from typing import Any
 from jupyter_book.sphinx import build_sphinx
 
 from book import outputs
-from book.execution import cores
-from book.facts import ROOT
-from book.theme import pdf
-from book.translation.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
+from book.config import ROOT
+from book.execution.environment import cores
+from book.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
+from book.pdf import chromium
 
 
 def build(
@@ -136,9 +134,9 @@ def write_site(root: Path) -> None:
 
 def write_pdfs(root: Path) -> None:
     """Print the site; if it had no PDFs before, its pages are written again, to link to them."""
-    pdf.find_browser()
+    chromium.find_browser()
     write_pages(root)
-    if pdf.write(root):
+    if chromium.write(root):
         write_pages(root)
     compare_outputs(root)
 

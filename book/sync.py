@@ -5,14 +5,12 @@ package is the source: the cell names what it shows by defining it, the text is 
 Where two modules define one name, a second tag names the module: `:tags: [save, gluon.scratch]`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from book.facts import ROOT
+from book.config import ROOT
 
 CELL = re.compile(
     r"^(?P<fence>`{3,})\{code-cell\}[^\n]*\n"

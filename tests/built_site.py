@@ -13,7 +13,7 @@ from typing import Any
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, Route
 
-from book.translation.languages import Language
+from book.languages import Language
 from tests.conftest import ROOT
 
 SITE = ROOT / "_build" / "html"

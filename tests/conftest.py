@@ -15,9 +15,9 @@ import pytest
 from filelock import FileLock
 from playwright.sync_api import Browser
 
-from book.theme.browser import NAMES, program, running
+from book.browser import NAMES, program, running
+from book.languages import Language
 from book.translation import catalogues
-from book.translation.languages import Language
 from tests.leftovers import state_of_this_process
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page
 
-from book.translation.languages import LANGUAGES, Language
+from book.languages import LANGUAGES, Language
 from tests.built_site import SITE
 from tests.conftest import ROOT
 

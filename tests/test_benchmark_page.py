@@ -12,9 +12,9 @@ import pytest
 from benchmarks import results
 from benchmarks.goals import GOALS
 from benchmarks.pairs import judged, refused
-from book import benchmarks as page
-from book.theme import forest
-from book.translation.languages import ENGLISH, TRANSLATIONS
+from book.benchmark_results import directive, forest
+from book.benchmark_results import rows as page
+from book.languages import ENGLISH, TRANSLATIONS
 
 PT = TRANSLATIONS[0]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -42,7 +42,7 @@ def test_every_goal_has_its_row_and_says_what_came_of_it(root: Path) -> None:
     last = {name: page.cells(row, ENGLISH)[-1] for name, row in rows.items()}
     verdicts = {"scratch, k=2": "missed", "epoch": "met", "buckets": "refused"}
     assert last == dict.fromkeys(GOALS, "not measured") | verdicts
-    assert len({len(page.cells(row, ENGLISH)) for row in rows.values()} | {len(page.WIDTHS)}) == 1
+    assert {len(page.cells(row, ENGLISH)) for row in rows.values()} == {len(directive.WIDTHS)}
 
 
 def test_numbers_are_written_as_the_language_writes_them(root: Path) -> None:
@@ -54,11 +54,11 @@ def test_numbers_are_written_as_the_language_writes_them(root: Path) -> None:
 
 def test_the_page_names_the_machine_once_and_how_busy_it_was(root: Path) -> None:
     rows = [row for row in page.found(root) if "machine" in row]
-    (sentence,) = page.provenance(rows, ENGLISH)
+    (sentence,) = page.measured_on(rows, ENGLISH)
     assert sentence.startswith("Rows 1, 3, 6: 20") and "highest load 2.5" in sentence
     rows[0]["machine"] = rows[0]["machine"] | {"gpu": "a GPU"}
-    assert "a GPU" in "".join(page.provenance(rows, ENGLISH))
-    assert len(page.provenance(rows, ENGLISH)) == 2
+    assert "a GPU" in "".join(page.measured_on(rows, ENGLISH))
+    assert len(page.measured_on(rows, ENGLISH)) == 2
 
 
 def test_the_page_says_how_much_of_a_gpu_was_used() -> None:
@@ -94,9 +94,9 @@ def test_the_picture_is_sound_and_shows_each_verdict_in_its_shape() -> None:
 def test_a_page_is_built_again_when_results_change(root: Path) -> None:
     shown = {"chapters/benchmarks": {"benchmarks": page.digest(root)}, "chapters/index": {}}
     app, env = SimpleNamespace(srcdir=root), SimpleNamespace(metadata=shown)
-    assert page.outdated(app, env) == []
+    assert directive.outdated(app, env) == []
     results.write("epoch", [refused("epoch", "why")], page.folder(root))
-    assert page.outdated(app, env) == ["chapters/benchmarks"]
+    assert directive.outdated(app, env) == ["chapters/benchmarks"]
 
 
 def test_a_book_without_results_shows_the_goals(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from book.facts import addresses, notebook_path
-from book.pages import launch_links
-from book.translation.languages import TRANSLATIONS
+from book.config import addresses, notebook_path
+from book.languages import TRANSLATIONS
+from book.pages.buttons import launch_links
 from tests.conftest import ROOT, copy_tiny_book, run_book
 
 WITHOUT_D2L = """
@@ -129,7 +129,7 @@ def test_the_root_of_the_site_leads_to_the_first_page(tiny_book: Path) -> None:
 
 
 def test_each_page_with_code_opens_its_notebook_in_colab_and_studio_lab(tiny_book: Path) -> None:
-    where = addresses(ROOT / "_config.yml")
+    where = addresses(ROOT)
     for chapter in ("first", "second"):
         page = (tiny_book / f"_build/html/chapters/{chapter}.html").read_text()
         notebook = notebook_path(f"chapters/{chapter}")

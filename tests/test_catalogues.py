@@ -8,9 +8,9 @@ import pytest
 from polib import POEntry, POFile
 from sphinx.errors import ExtensionError
 
+from book.languages import TRANSLATIONS
 from book.translation import catalogues
 from book.translation.catalogues import Source, state
-from book.translation.languages import TRANSLATIONS
 from book.translation.merge import former_texts, merged
 
 PT = TRANSLATIONS[0]

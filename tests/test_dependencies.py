@@ -11,9 +11,10 @@ import nbformat
 import pytest
 from myst_nb.core.read import read_myst_markdown_notebook
 
-from book import execution, outputs
-from book.dependencies import Dependencies, pins
-from book.facts import GLUON
+from book import outputs
+from book.config import GLUON
+from book.execution import environment
+from book.execution.dependencies import Dependencies, pins
 from tests.conftest import ROOT, copy_tiny_book, run_book
 from tests.test_book import edit, executed
 
@@ -285,7 +286,7 @@ def timed(book: Path, *names: str) -> None:
         edit(book / f"chapters/{name}.md", "\nkernelspec:", "\ntimed: true\nkernelspec:")
 
 
-@pytest.mark.skipif(execution.cores() < 2, reason="needs two cores")
+@pytest.mark.skipif(environment.cores() < 2, reason="needs two cores")
 def test_chapters_are_executed_side_by_side(noting: Path) -> None:
     result = run_book("html", noting, "en")
     assert executed(result.stdout) == ["first", "second"]
@@ -314,7 +315,7 @@ def test_timed_chapters_are_executed_alone(noting: Path) -> None:
     assert notes(noting) == ["first begins", "first ends", "second begins", "second ends"]
 
 
-@pytest.mark.skipif(execution.cores() < 2, reason="needs two cores")
+@pytest.mark.skipif(environment.cores() < 2, reason="needs two cores")
 def test_what_fails_beside_others_is_executed_again_alone(noting: Path) -> None:
     """Here the first chapter fails as long as the second one has not ended."""
     path, log = noting / "chapters/first.md", str(noting / "log")

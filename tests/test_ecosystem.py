@@ -22,9 +22,9 @@ import yaml
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from book.facts import addresses
-from book.theme import cards
-from book.translation.languages import LANGUAGES, TRANSLATIONS
+from book.config import addresses
+from book.languages import LANGUAGES, TRANSLATIONS
+from book.sharing import cards
 from tests.built_site import soup
 from tests.conftest import ROOT, copy_tiny_book, run_book
 
@@ -44,7 +44,7 @@ HASH = re.compile(r"uses: (\S+)@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
 def readdress(config: Path) -> None:
     """Set repository and site in the one place where they are set."""
-    ours = addresses(config)
+    ours = addresses(config.parent)
     text = config.read_text()
     text = text.replace(ours.repository, REPOSITORY).replace(ours.site, SITE)
     config.write_text(text)
@@ -71,7 +71,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def traces(site: Path) -> list[str]:
     """Files of a site that name our repository or our site."""
-    ours = addresses(ROOT / "_config.yml")
+    ours = addresses(ROOT)
     names = (ours.name, ours.site.partition("://")[2])
     found = (path for path in site.glob("**/*") if path.is_file())
     return [p.name for p in found if any(n in p.read_text(errors="ignore") for n in names)]
@@ -87,7 +87,7 @@ def test_a_copy_with_its_own_addresses_names_none_of_ours(book: Path) -> None:
 
 
 def test_a_trace_of_ours_is_found(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(f'<a href="{addresses(ROOT / "_config.yml").site}/x">')
+    (tmp_path / "page.html").write_text(f'<a href="{addresses(ROOT).site}/x">')
     assert traces(tmp_path) == ["page.html"]
 
 
@@ -359,7 +359,7 @@ def test_a_fault_of_the_workflow_is_found(old: str, new: str) -> None:
 
 
 def test_the_address_stands_in_one_place() -> None:
-    ours = addresses(ROOT / "_config.yml")
+    ours = addresses(ROOT)
     names = (ours.name, ours.site.partition("://")[2])
     tracked = subprocess.run(
         ["git", "ls-files", "*.py", "*.md", "*.yml", "*.toml", "*.html", "*.js", "*.css", "*.txt"],

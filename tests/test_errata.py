@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from book.facts import ROOT
+from book.config import ROOT
 from d2l_mgpu import (
     Residual,
     concise,

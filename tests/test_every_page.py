@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlparse
 import pytest
 from playwright.sync_api import Browser, Page
 
-from book.theme.pictures import LEGIBLE, least_width
-from book.translation.languages import LANGUAGES, Language
+from book.languages import LANGUAGES, Language
+from book.theme.legible_drawings import LEGIBLE, least_width
 from tests.built_site import SITE, load_everything, pages, watched
 
 FILES = f"{SITE.as_uri()}/"

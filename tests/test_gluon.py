@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from book.mxnet import mxnet_python
+from book.execution.mxnet_kernel import mxnet_python
 from tests.conftest import ROOT
 
 

@@ -11,15 +11,15 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from playwright.sync_api import Browser, Page
 
-from book.facts import addresses as addresses_in
+from book.config import addresses as addresses_in
+from book.languages import LANGUAGES, TRANSLATIONS
 from book.translation import catalogues
-from book.translation.languages import LANGUAGES, TRANSLATIONS
 from tests.built_site import soup
 from tests.conftest import ROOT, copy_tiny_book, run_book, translate
 
 pytestmark = pytest.mark.site
 PT = TRANSLATIONS[0]
-SITE = addresses_in(ROOT / "_config.yml").site
+SITE = addresses_in(ROOT).site
 PORTUGUESE = {
     "A tiny book": "Um livrinho",
     "Chapters": "Capítulos",

@@ -19,13 +19,14 @@ from typing import Any
 import nbformat
 import pytest
 
-from book import mxnet, outputs
-from book.facts import addresses
-from book.translation.languages import LANGUAGES, TRANSLATIONS, Language
+from book import outputs
+from book.config import addresses
+from book.execution import mxnet_kernel
+from book.languages import LANGUAGES, TRANSLATIONS, Language
 from tests.conftest import ROOT, run_book
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
-WHERE = addresses(ROOT / "_config.yml")
+WHERE = addresses(ROOT)
 EXECUTE = """
 import nbclient, nbformat
 nbclient.NotebookClient(nbformat.read({name!r}, as_version=4), timeout=1800).execute()
@@ -135,7 +136,7 @@ def test_a_notebook_opens_with_a_gpu_in_colab_and_installs_first(path: Path) -> 
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     if of_gluon(path):
-        assert notebook.metadata.kernelspec.name == mxnet.KERNEL
+        assert notebook.metadata.kernelspec.name == mxnet_kernel.KERNEL
         assert notebook.metadata.d2l_mgpu.executed["framework"] == "MXNet 1.9.1"
     else:
         assert notebook.metadata.accelerator == "GPU"

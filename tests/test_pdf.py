@@ -14,9 +14,9 @@ from playwright.sync_api import Browser
 from pypdf import PdfReader
 from pypdf.generic import Destination
 
-from book.theme import pdf, unicode_maps
-from book.theme.volume import Entry, Volume, file_name
-from book.translation.languages import ENGLISH, LANGUAGES
+from book.languages import ENGLISH, LANGUAGES
+from book.pdf import chromium, defects, unicode_maps
+from book.pdf.printable_book import Entry, PrintableBook, file_name
 from tests.conftest import ROOT, run_book
 
 PAGES = ("index", "first", "second")
@@ -49,7 +49,7 @@ def printed(
     arguments = [
         sys.executable,
         "-c",
-        f"from book.theme.pdf import *; write(Path({str(folder)!r}))",
+        f"from book.pdf.chromium import *; write(Path({str(folder)!r}))",
     ]
     result = run(arguments, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -88,16 +88,17 @@ def test_the_outline_has_the_titles_of_the_pages(tiny_book: Path, printed, spoke
 def test_links_lead_to_the_right_chapter(printed) -> None:
     """Every page has a section "references"; a citation leads to the one of its own chapter."""
     reader = printed["en"]
-    places = pdf.places(reader)
+    places = defects.places(reader)
     numbers = {name: reader.get_destination_page_number(place) for name, place in places.items()}
     assert numbers["first.references"] < numbers["second"] <= numbers["second.references"]
-    names = {str(link["/Dest"]).removeprefix("/") for link in pdf.links(reader) if "/Dest" in link}
+    links = [link for link in defects.links(reader) if "/Dest" in link]
+    names = {str(link["/Dest"]).removeprefix("/") for link in links}
     assert {"second", "first.first", "first.numbers", "first.fig-towers"} <= names <= places.keys()
 
 
 def test_the_contents_name_the_pages(printed) -> None:
     reader = printed["en"]
-    second = reader.get_destination_page_number(pdf.places(reader)["second"]) + 1
+    second = reader.get_destination_page_number(defects.places(reader)["second"]) + 1
     lines = reader.pages[1].extract_text().split("\n")
     assert any(line.startswith("2. Second") and line.endswith(str(second)) for line in lines)
 
@@ -112,20 +113,20 @@ def test_what_is_folded_on_the_screen_is_open_on_paper(printed) -> None:
 
 def test_fonts_are_embedded(printed) -> None:
     for reader in printed.values():
-        assert pdf.fonts(reader) and all(map(pdf.is_embedded, pdf.fonts(reader)))
+        assert defects.fonts(reader) and all(map(defects.is_embedded, defects.fonts(reader)))
 
 
 def sheet(browser: Browser, folder: Path, body: str, tag: str) -> Path:
     """A small document in the style of the book, printed."""
     document, target = folder / "sheet.html", folder / "sheet.pdf"
-    style = (ROOT / "book/theme/static/print.css").as_uri()
+    style = (ROOT / "book/pdf/static/print.css").as_uri()
     document.write_text(
         f'<html lang="{tag}"><meta charset="utf-8"><title>x</title>'
         f'<link rel="stylesheet" href="{style}"><main class="bd-main">{body}</main>',
         encoding="utf-8",
     )
-    book = Volume("", "nobody", [Entry(1, "", "Title")] * body.count("<h1"), [])
-    pdf.finished(pdf.print_document(browser, document), book).write(target)
+    book = PrintableBook("", "nobody", [Entry(1, "", "Title")] * body.count("<h1"), [])
+    chromium.finished(chromium.print_document(browser, document), book).write(target)
     return target
 
 
@@ -134,12 +135,12 @@ def test_text_can_be_searched(browser: Browser, tmp_path: Path, tag: str, text: 
     path = sheet(browser, tmp_path, f"<h1>{text}</h1><p>{text}</p>", tag)
     found = "".join(pages_text(PdfReader(path)).split())
     assert found.count("".join(text.split())) == 2
-    assert pdf.defects(path) == []
+    assert defects.defects(path) == []
 
 
 def test_a_radical_is_not_mistaken_for_the_character_that_looks_like_it() -> None:
     before = "2 beginbfchar\n<01> <2F00>\n<02> <2EC5>\nendbfchar\n"
-    assert unicode_maps.mended(before) == before.replace("2F00", "4E00").replace("2EC5", "89C1")
+    assert unicode_maps.repaired(before) == before.replace("2F00", "4E00").replace("2EC5", "89C1")
 
 
 def test_code_is_not_cut(browser: Browser, tmp_path: Path) -> None:
@@ -152,9 +153,9 @@ def test_code_is_not_cut(browser: Browser, tmp_path: Path) -> None:
 
 def test_defects_are_found(browser: Browser, tmp_path: Path) -> None:
     path = sheet(browser, tmp_path, '<p><a href="file:///etc/hosts">here</a></p><h1>x</h1>', "en")
-    (found,) = pdf.defects(path)
+    (found,) = defects.defects(path)
     assert "file:///etc/hosts" in found
-    assert "more than" in pdf.defects(path, limit=1000)[0]
+    assert "more than" in defects.defects(path, limit=1000)[0]
 
 
 def test_a_link_that_leads_nowhere_stops_the_command(
@@ -167,7 +168,7 @@ def test_a_link_that_leads_nowhere_stops_the_command(
     arguments = [
         sys.executable,
         "-c",
-        f"from book.theme.pdf import *; write(Path({str(folder)!r}))",
+        f"from book.pdf.chromium import *; write(Path({str(folder)!r}))",
     ]
     result = run(arguments, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 1
@@ -177,7 +178,7 @@ def test_a_link_that_leads_nowhere_stops_the_command(
 def test_without_a_browser_one_sentence_says_what_to_install(tmp_path: Path) -> None:
     result = run_book("pdf", tmp_path, PATH=str(tmp_path))
     assert result.returncode == 1
-    assert result.stdout == pdf.NEEDED + "\n"
+    assert result.stdout == chromium.NEEDED + "\n"
 
 
 def test_a_page_printed_in_the_dark_is_black_on_white(tiny_book: Path, browser: Browser) -> None:

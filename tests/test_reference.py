@@ -12,7 +12,7 @@ import pytest
 from sphinx.ext.autodoc.mock import mock
 
 import d2l_mgpu
-from book.facts import ROOT
+from book.config import ROOT
 
 PAGE = (ROOT / "chapters" / "reference.md").read_text(encoding="utf-8")
 DIRECTIVES = re.findall(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)$", PAGE, re.MULTILINE)

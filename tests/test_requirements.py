@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from book import mxnet
+from book.execution import mxnet_kernel
 from tests.conftest import ROOT
 
 # The Python that runs this has installed them already
@@ -16,7 +16,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHERS = [version for version in ("3.11", "3.12", "3.13", "3.14") if version != HERE]
 ALL = {version: (version, "-r", ROOT / "requirements.txt") for version in OTHERS}
 # Beside a newer Python, the environment of MXNet needs copies of some of the book's packages.
-ALL["3.11 with MXNet"] = ("3.11", "-r", mxnet.REQUIREMENTS, *mxnet.packages())
+ALL["3.11 with MXNet"] = ("3.11", "-r", mxnet_kernel.REQUIREMENTS, *mxnet_kernel.packages())
 OPTIONS = ["--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
 
 

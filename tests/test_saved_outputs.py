@@ -10,8 +10,9 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from book import mxnet
-from book.saved_outputs import has_kernel, restored
+from book.execution import mxnet_kernel
+from book.execution.environment import has_kernel
+from book.execution.saved_outputs import restored
 from tests.built_site import soup
 from tests.conftest import copy_tiny_book, run_book
 from tests.test_book import edit, executed
@@ -129,10 +130,10 @@ def test_a_kernel_whose_program_is_gone_counts_as_missing(
 def test_where_there_is_no_python_for_mxnet_one_line_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(mxnet, "is_current", lambda: False)
-    monkeypatch.setattr(mxnet.sys, "version_info", (3, 13, 0))
+    monkeypatch.setattr(mxnet_kernel, "is_current", lambda: False)
+    monkeypatch.setattr(mxnet_kernel.sys, "version_info", (3, 13, 0))
     monkeypatch.setenv("PATH", "")
-    mxnet.main()
+    mxnet_kernel.main()
     said = capsys.readouterr().out
     assert said.count("\n") == 1 and "python3.11" in said
 
@@ -142,14 +143,14 @@ def test_where_mxnet_cannot_be_installed_one_line_says_so_and_nothing_is_left(
 ) -> None:
     requirements = tmp_path / "requirements.txt"
     requirements.write_text("mxnet==0.0.0\n")
-    monkeypatch.setattr(mxnet, "find_python", lambda: sys.executable)
-    monkeypatch.setattr(mxnet, "REQUIREMENTS", requirements)
-    monkeypatch.setattr(mxnet, "FOLDER", tmp_path / "environment")
-    monkeypatch.setattr(mxnet, "PYTHON", tmp_path / "environment/bin/python")
-    monkeypatch.setattr(mxnet, "READY", tmp_path / "environment/.ready")
-    monkeypatch.setattr(mxnet, "packages", list)
+    monkeypatch.setattr(mxnet_kernel, "find_python", lambda: sys.executable)
+    monkeypatch.setattr(mxnet_kernel, "REQUIREMENTS", requirements)
+    monkeypatch.setattr(mxnet_kernel, "FOLDER", tmp_path / "environment")
+    monkeypatch.setattr(mxnet_kernel, "PYTHON", tmp_path / "environment/bin/python")
+    monkeypatch.setattr(mxnet_kernel, "READY", tmp_path / "environment/.ready")
+    monkeypatch.setattr(mxnet_kernel, "packages", list)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    mxnet.main()
+    mxnet_kernel.main()
     said = capsys.readouterr().out
     assert said.count("\n") == 2 and "No matching distribution found for mxnet==0.0.0" in said
     assert not (tmp_path / "environment").exists()

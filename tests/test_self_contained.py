@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from book.languages import LANGUAGES, Language
+from book.pages.licenses import FILE, PACKAGES
 from book.theme.icons import ALIASES, ICONS
-from book.theme.licenses import FILE, PACKAGES
-from book.translation.languages import LANGUAGES, Language
 from tests.built_site import SITE, chapter, load_everything, pages, served, watched
 from tests.conftest import ROOT
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from polib import POEntry
 
+from book.languages import TRANSLATIONS, Language, language
 from book.translation import catalogues, checks
 from book.translation.checks import problems
-from book.translation.languages import TRANSLATIONS, Language, language
 from tests.conftest import ROOT, run_book
 
 CATALOGUES = [

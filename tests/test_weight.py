@@ -13,7 +13,7 @@ import pytest
 from bs4 import BeautifulSoup, SoupStrainer, Tag
 from playwright.sync_api import Browser
 
-from book.translation.languages import LANGUAGES, Language
+from book.languages import LANGUAGES, Language
 from tests.built_site import SITE, chapter, pages, served
 
 pytestmark = pytest.mark.site

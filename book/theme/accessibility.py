@@ -3,13 +3,13 @@
 Most of it is style (`accessible.css`); the script names buttons and lets the keyboard scroll.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+
+from book.extensions import PARALLEL_SAFE
 
 
 def add_assets(app: Sphinx, config: Config) -> None:
@@ -18,7 +18,7 @@ def add_assets(app: Sphinx, config: Config) -> None:
     app.add_js_file("accessible.js", loading_method="defer")
 
 
-def mend(
+def replace_deprecated_role(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Replace a role that ARIA 1.3 has deprecated, in lists that may hold list items only."""
@@ -29,5 +29,5 @@ def mend(
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handlers."""
     app.connect("config-inited", add_assets)
-    app.connect("html-page-context", mend)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("html-page-context", replace_deprecated_role)
+    return PARALLEL_SAFE

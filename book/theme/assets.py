@@ -4,8 +4,6 @@ Jupyter Book and the theme give every page the scripts and styles of all their f
 some of them, and 1.9 MB of Font Awesome. What no page refers to is not shipped either.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,8 @@ from urllib.parse import unquote
 
 from docutils import nodes
 from sphinx.application import Sphinx
+
+from book.extensions import PARALLEL_SAFE
 
 THEME_STYLE = "_static/styles/pydata-sphinx-theme.css"
 
@@ -114,4 +114,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", remove_thebe, priority=900)
     app.connect("html-page-context", choose_assets, priority=900)
     app.connect("build-finished", ship_what_is_used, priority=100)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

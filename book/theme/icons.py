@@ -4,11 +4,11 @@ Each is a drawing of strokes in a box of 24 by 24. The style uses it as a mask, 
 color and the size of the text, under the class names and in the places that the theme uses.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sphinx.application import Sphinx
+
+from book.extensions import PARALLEL_SAFE
 
 CIRCLE = "M12 3a9 9 0 1 0 0 18a9 9 0 1 0 0-18z"
 LENS = "M10.5 4a6.5 6.5 0 1 0 0 13a6.5 6.5 0 1 0 0-13zM15.5 15.5L21 21"
@@ -118,4 +118,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handler; 600 is after the theme's style."""
     app.connect("builder-inited", write)
     app.add_css_file("icons.css", priority=600)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

@@ -3,8 +3,6 @@
 math-core sets them. Sphinx prefers a renderer that is registered beside its default, MathJax.
 """
 
-from __future__ import annotations
-
 import html
 import re
 
@@ -16,6 +14,8 @@ from sphinx.locale import _
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
+
+from book.extensions import PARALLEL_SAFE
 
 logger = logging.getLogger(__name__)
 converter = LatexToMathML(fancy_error=False)
@@ -80,4 +80,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the renderer."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
     app.connect("config-inited", add_style)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

@@ -6,8 +6,6 @@ such a book need, with their larger sizes and the MATH table; the result has a n
 the GUST Font License asks of what was changed. Needs the Python package brotli.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

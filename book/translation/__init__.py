@@ -1,10 +1,12 @@
 """Sphinx extension: the book in several languages. Each module here is one part of it."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from sphinx.application import Sphinx
+from book.extensions import setup_of
 
-PARTS = (
+setup = setup_of(
+    __name__,
+    Path(__file__).parent,
     "catalogue_builder",
     "interface",
     "not_found",
@@ -14,10 +16,3 @@ PARTS = (
     "status",
     "switch",
 )
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the parts."""
-    for part in PARTS:
-        app.setup_extension(f"{__name__}.{part}")
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

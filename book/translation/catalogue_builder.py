@@ -1,7 +1,5 @@
 """Sphinx builder that brings the catalogues up to the English: `make locales`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +9,10 @@ from sphinx.application import Sphinx
 from sphinx.builders import Builder
 from sphinx.util.nodes import extract_messages
 
-from book.facts import pytorch_twin
+from book.config import pytorch_twin
+from book.languages import TRANSLATIONS
 from book.translation import catalogues, figures, interface
 from book.translation.catalogues import Source
-from book.translation.languages import TRANSLATIONS
 from book.translation.merge import merged
 
 NOTES: dict[type[nodes.Node], str] = {

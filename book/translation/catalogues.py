@@ -5,8 +5,6 @@ the previous msgid) or *missing*. gettext's tools know the last two only as "fuz
 fuzzy translation from another paragraph; here such a guess counts as missing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,9 +16,11 @@ import polib
 from polib import POEntry, POFile
 from sphinx.errors import ExtensionError
 
-from book.translation.languages import Language
+from book.files import write_if_changed
+from book.languages import Language
 
 State = Literal["translated", "stale", "missing"]
+LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
 WIDTH = 100  # columns of a catalogue
 # How a list, a heading or a quotation begins.
 LIST = re.compile(r"^(\d*)(?=[.)]\s|(?<!\d)[-+#>*]\s)")
@@ -50,13 +50,6 @@ def read(path: Path, language: Language) -> POFile:
         return polib.pofile(str(path), wrapwidth=WIDTH)
     except (OSError, UnicodeDecodeError) as error:
         raise ExtensionError(f"{path} is no readable catalogue: {error}") from error
-
-
-def write_if_changed(path: Path, text: str) -> None:
-    """Write a file, unless it holds that text: a newer file would have its pages built again."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
 
 
 def write(path: Path, catalogue: POFile) -> None:
@@ -107,6 +100,12 @@ def for_sphinx(catalogue: POFile) -> POFile:
             text = LIST.sub(r"\1\\", message.msgstr)
             shown.append(POEntry(msgid=message.msgid, msgstr=text))
     return shown
+
+
+def words(root: Path, spoken: Language, name: str) -> dict[str, str]:
+    """The translations in one catalogue that may be shown, by their English; none for English."""
+    catalogue = read(folder(root, spoken) / f"{name}.po", spoken)
+    return {message.msgid: message.msgstr for message in for_sphinx(catalogue)}
 
 
 def remove_others(root: Path, present: Iterable[str]) -> None:

@@ -4,8 +4,6 @@ Code, formulas, roles, links, placeholders and numbers are compared as the Markd
 book sees them.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter
@@ -18,9 +16,9 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
-from book.facts import ROOT
+from book.config import ROOT
+from book.languages import LANGUAGES, Language
 from book.translation.catalogues import LIST
-from book.translation.languages import LANGUAGES, Language
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_\d])")
 # Versions keep their points: of packages, of Python, of the license.

@@ -1,13 +1,12 @@
 """Figures in the languages of the book: one drawing, whose words come from a catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 from book.translation.catalogues import Source
 
+FOLDER = "_build/figures"  # the drawings go into notebooks/ under the same names
 SVG = "{http://www.w3.org/2000/svg}"
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 UNTRANSLATED = {"badge", "big", "code", "huge", "num", "val"}  # classes of code and of numbers

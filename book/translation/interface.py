@@ -1,7 +1,5 @@
 """The words of the interface: ours, and those of Sphinx and the theme that our pages show."""
 
-from __future__ import annotations
-
 import json
 
 from babel.messages.extract import extract_from_dir
@@ -10,7 +8,8 @@ from sphinx.config import Config
 from sphinx.locale import _
 
 from benchmarks.goals import GOALS
-from book.facts import ROOT
+from book.config import ROOT
+from book.extensions import PARALLEL_SAFE
 from book.translation.catalogues import Source
 
 CODE = [("**.py", "python"), ("**.html", "jinja2")]
@@ -65,7 +64,7 @@ def sources() -> list[Source]:
     found = extract_from_dir(ROOT / "book", CODE, keywords={"_": None})
     ours = [Source(text, name) for name, _, text, *_ in found if isinstance(text, str)]
     theirs = (*THEME, *SEARCH, *NOT_FOUND, *COPY.values(), *NUMBERS.values(), *BUTTONS.values())
-    titles = (Source(goal.title, "benchmarks.py") for goal in GOALS.values())
+    titles = (Source(goal.title, "benchmarks/goals.py") for goal in GOALS.values())
     return [*ours, *titles, *(Source(text, "theme") for text in theirs)]
 
 
@@ -96,4 +95,4 @@ def add_script(app: Sphinx, config: Config) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handler; 950 is after settings.py has set the language's words."""
     app.connect("config-inited", add_script, priority=950)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

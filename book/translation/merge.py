@@ -1,8 +1,7 @@
 """Merging: a catalogue follows the English text, and no translator's work is lost."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from polib import POEntry, POFile
@@ -38,6 +37,81 @@ def former_texts(old: Sequence[str], new: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def changed_texts(
+    pages: Sequence[POFile], texts: Collection[str], own: Container[str]
+) -> dict[str, str]:
+    """For each changed paragraph of a page, its former text in one of the catalogues.
+
+    Texts of several catalogues take turns on the page: each is compared with its own.
+    """
+    found: dict[str, str] = {}
+    for page in pages:
+        before = [message.msgid for message in messages(page)]
+        after = [text for text in texts if text in before or text not in own]
+        found |= former_texts(before, after)
+    return found
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The messages with a translation that a page can take up, by their English."""
+
+    own: dict[str, POEntry]  # in the catalogues whose text the page has or had
+    former: dict[str, POEntry]  # the stale ones of those, by the text that was translated
+    elsewhere: dict[str, POEntry]  # on any page, translated
+
+    def of(self, text: str, texts: Container[str]) -> POEntry | None:
+        """The message whose translation is of this text, on a page with these texts.
+
+        One that was changed, and then changed back, is translated again. A guess from another
+        paragraph of the page is the last choice.
+        """
+        own = self.own.get(text)
+        if own and own.previous_msgid not in texts:
+            return own
+        return self.former.get(text) or self.elsewhere.get(text) or own
+
+
+def restored(
+    text: str, found: POEntry | None, former: POEntry | None, texts: Container[str]
+) -> POEntry:
+    """A message for a text of the page with its own translation, or that of its former text.
+
+    A draft stays one; a guess from a paragraph that is still on the page becomes one.
+    """
+    message = POEntry(msgid=text)
+    if found is None and former:
+        message.previous_msgid = former.previous_msgid or former.msgid
+        message.flags = ["fuzzy"]
+    elif found and found.msgid == text and found.fuzzy:
+        message.previous_msgid = None if found.previous_msgid in texts else found.previous_msgid
+        message.flags = ["fuzzy"]
+    if source := found or former:
+        message.msgstr, message.tcomment = source.msgstr, source.tcomment
+    return message
+
+
+def obsolete(message: POEntry) -> POEntry:
+    """A message whose English is gone, as it is kept in case that it returns."""
+    return POEntry(
+        msgid=message.msgid,
+        msgstr=message.msgstr,
+        tcomment=message.tcomment,
+        flags=list(message.flags),
+        previous_msgid=message.previous_msgid,
+        obsolete=True,
+    )
+
+
+def notes_on(sources: Iterable[Source]) -> dict[str, str]:
+    """The texts of a page in order, each once, with what the translator is told about it."""
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        notes = found.setdefault(source.text, [])
+        notes += [source.note] if source.note and source.note not in notes else []
+    return {text: "; ".join(notes) for text, notes in found.items()}
+
+
 def merged(
     old: POFile,
     sources: Iterable[Source],
@@ -50,48 +124,24 @@ def merged(
     page takes its translation along. A translation whose English is gone becomes obsolete.
     `shared` are catalogues of other pages of whose text a part stands on this one, too.
     """
-    notes: dict[str, list[str]] = {}
-    for source in sources:
-        kinds = notes.setdefault(source.text, [])
-        kinds += [source.note] if source.note and source.note not in kinds else []
-    pages = [messages(catalogue) for catalogue in (*shared, old)]
-    current = [message for page in pages for message in page]
-    own: dict[str, POEntry] = {
-        message.msgid: message for message in [*old, *current] if message.msgstr
-    }
-    # Changed, and then changed back: the translation is current again.
-    restored = {m.previous_msgid: m for m in own.values() if state(m) == "stale"}
-    elsewhere = {message.msgid: message for message in known if state(message) == "translated"}
-    former: dict[str, str] = {}
-    for page in pages:  # texts of several catalogues take turns: each is compared with its own
-        before = [message.msgid for message in page]
-        former |= former_texts(
-            before, [text for text in notes if text in before or text not in own]
-        )
+    notes, pages = notes_on(sources), [*shared, old]
+    current = [message for page in pages for message in messages(page)]
+    own = {message.msgid: message for message in [*old, *current] if message.msgstr}
+    memory = Memory(
+        own=own,
+        former={m.previous_msgid: m for m in own.values() if state(m) == "stale"},
+        elsewhere={message.msgid: message for message in known if state(message) == "translated"},
+    )
+    former = changed_texts(pages, notes, own)
 
     new = POFile(wrapwidth=WIDTH)
     new.header, new.metadata = old.header, old.metadata
-    for text, kinds in notes.items():
-        found = own.get(text)
-        guess = found is not None and found.previous_msgid in notes
-        if found is None or guess:
-            found = restored.get(text) or elsewhere.get(text) or found
-        message = POEntry(msgid=text, comment="; ".join(kinds))
-        if found is None and (found := own.get(former.get(text, ""))):
-            message.previous_msgid = found.previous_msgid or found.msgid
-            message.flags = ["fuzzy"]
-        elif found and found.msgid == text and found.fuzzy:
-            # A draft stays one; a guess from a paragraph that is still there becomes one.
-            message.previous_msgid = None if guess else found.previous_msgid
-            message.flags = ["fuzzy"]
-        if found:
-            message.msgstr, message.tcomment = found.msgstr, found.tcomment
+    for text, note in notes.items():
+        message = restored(text, memory.of(text, notes), own.get(former.get(text, "")), notes)
+        message.comment = note
         new.append(message)
-    used = {*notes, *former.values(), *(text for text in restored if text in notes)}
     for message in own.values():
-        if message.msgid not in used and message.previous_msgid not in notes:
-            kept = POEntry(msgid=message.msgid, msgstr=message.msgstr, tcomment=message.tcomment)
-            kept.flags, kept.previous_msgid = list(message.flags), message.previous_msgid
-            kept.obsolete = True
-            new.append(kept)
+        gone = message.msgid not in notes and message.msgid not in former.values()
+        if gone and message.previous_msgid not in notes:
+            new.append(obsolete(message))
     return new

@@ -4,17 +4,16 @@ There is one for the whole site, and the address it is shown at may be anything.
 absolute, its style is its own, and a script picks the language of the address, if it has one.
 """
 
-from __future__ import annotations
-
 import html
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from book.facts import addresses
+from book.config import addresses
+from book.extensions import PARALLEL_SAFE
+from book.languages import ENGLISH, LANGUAGES, language
+from book.translation.catalogues import words
 from book.translation.interface import NOT_FOUND
-from book.translation.languages import ENGLISH, LANGUAGES, language
-from book.translation.settings import words
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -56,7 +55,7 @@ def page(root: Path, root_doc: str, book: str) -> str:
                 tag=each.tag,
                 title=title,
                 text=text,
-                start=addresses(root / "_config.yml").page(root_doc, each),
+                start=addresses(root).page(root_doc, each),
                 book=html.escape(names.get(book, book)),
             )
         )
@@ -75,4 +74,4 @@ def add_page(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handler."""
     app.connect("build-finished", add_page)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

@@ -4,8 +4,6 @@ Before Sphinx puts a translation into a paragraph, the English is kept; afterwar
 the paragraph, for readers who switch it on, or, where the translation is stale, who ask for it.
 """
 
-from __future__ import annotations
-
 import pickle
 from functools import cache
 from pathlib import Path
@@ -19,14 +17,14 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
-from book.facts import pytorch_twin
+from book.config import pytorch_twin
+from book.extensions import PARALLEL_SAFE
+from book.languages import ENGLISH, language
 from book.translation import catalogues
 from book.translation.catalogue_builder import translatable
-from book.translation.catalogues import Source, State
+from book.translation.catalogues import LOCALES, Source, State
 from book.translation.interface import NUMBERS
-from book.translation.languages import ENGLISH, language
 from book.translation.merge import merged
-from book.translation.settings import LOCALES
 
 logger = logging.getLogger(__name__)
 
@@ -157,4 +155,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(Original, html=(visit_original, depart_original))
     app.add_transform(KeepEnglish)
     app.add_transform(ShowEnglish)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

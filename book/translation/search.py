@@ -6,8 +6,6 @@ when the index is written, in the reader's browser by `search.js` (no server is 
 keeps Sphinx's own search.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Sphinx extension: what a build in another language than English reads, and its settings."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -12,18 +10,12 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _, translators
 
+from book.extensions import PARALLEL_SAFE
+from book.files import write_if_changed
+from book.languages import ENGLISH, Language, language
 from book.translation import catalogues, figures
+from book.translation.catalogues import LOCALES, words
 from book.translation.interface import BUTTONS, NUMBERS
-from book.translation.languages import ENGLISH, Language, language
-
-LOCALES = "_build/locales"  # the catalogues as Sphinx reads them
-FIGURES = "_build/figures"  # and the drawings, which go into notebooks/ under the same names
-
-
-def words(root: Path, spoken: Language, name: str) -> dict[str, str]:
-    """The translations in one catalogue that may be shown, by their English; none for English."""
-    catalogue = catalogues.read(catalogues.folder(root, spoken) / f"{name}.po", spoken)
-    return {message.msgid: message.msgstr for message in catalogues.for_sphinx(catalogue)}
 
 
 def digest(root: Path, spoken: Language) -> str:
@@ -36,8 +28,8 @@ def write_figures(root: Path, spoken: Language) -> None:
     """Write the drawings with their words in a language."""
     messages = words(root, spoken, "figures")
     for path in sorted((root / "chapters" / "img").glob("*.svg")):
-        target = root / FIGURES / spoken.folder / "img" / path.name
-        catalogues.write_if_changed(target, figures.translated(path, spoken.tag, messages))
+        target = root / figures.FOLDER / spoken.folder / "img" / path.name
+        write_if_changed(target, figures.translated(path, spoken.tag, messages))
 
 
 def speak(messages: dict[str, str]) -> None:
@@ -54,11 +46,12 @@ def prepare(app: Sphinx, config: Config) -> None:
         write_figures(root, spoken)
         speak(words(root, spoken, "interface"))
         title = words(root, spoken, config.root_doc).get(config.html_title, config.html_title)
+        drawings = f"/{figures.FOLDER}/{spoken.folder}/img"
         settings: dict[str, Any] = {
             "translations_digest": digest(root, spoken),
             "locale_dirs": [LOCALES],
             "gettext_compact": False,
-            "figure_language_filename": f"/{FIGURES}/{spoken.folder}/img/{{basename}}{{ext}}",
+            "figure_language_filename": f"{drawings}/{{basename}}{{ext}}",
             "html_baseurl": f"{config.html_baseurl}{spoken.path}",
             "project": title,
             "html_title": title,
@@ -87,4 +80,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("translations_digest", "", "html")
     app.connect("config-inited", prepare, priority=900)
     app.connect("doctree-read", translate_parts)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

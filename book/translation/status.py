@@ -1,7 +1,5 @@
 """Sphinx directive `{translation-status}`: page x language, counted from the catalogues."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -12,9 +10,10 @@ from sphinx.application import Sphinx
 from sphinx.locale import _
 from sphinx.util.docutils import SphinxDirective
 
+from book.extensions import PARALLEL_SAFE
+from book.languages import TRANSLATIONS, Language
 from book.translation import catalogues
 from book.translation.checks import content
-from book.translation.languages import TRANSLATIONS, Language
 
 
 def columns() -> list[str]:
@@ -83,4 +82,4 @@ def row(cells: list[nodes.Node | str]) -> nodes.row:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
     app.add_directive("translation-status", TranslationStatus)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE

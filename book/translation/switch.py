@@ -1,7 +1,5 @@
 """Sphinx extension: on every page the way to the other languages, for readers and for browsers."""
 
-from __future__ import annotations
-
 import html
 from pathlib import Path
 from typing import Any
@@ -11,12 +9,12 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import _
 
-from book.facts import Addresses, addresses
+from book.config import Addresses, addresses
+from book.extensions import PARALLEL_SAFE
+from book.languages import ENGLISH, LANGUAGES, Language, language
 from book.translation import catalogues
-from book.translation.languages import ENGLISH, LANGUAGES, Language, language
 from book.translation.originals import Original
 
-HERE = Path(__file__).parent
 DESCRIPTION = 160  # characters that search engines show
 
 
@@ -66,20 +64,18 @@ def add_to_page(
         "has_originals": tree is not None and any(tree.findall(Original)),
         "credit": credit(root, spoken, pagename),
     }
-    where = addresses(root / "_config.yml")
+    where = addresses(root)
     context["metatags"] = f"{context.get('metatags', '')}\n{head(where, pagename, tree)}"
 
 
-def add_own_files(app: Sphinx, config: Config) -> None:
-    """Let Sphinx find the templates, the style and the script, wherever the book is."""
-    config.templates_path.insert(0, str(HERE / "templates"))
-    config.html_static_path.append(str(HERE / "static"))
+def add_assets(app: Sphinx, config: Config) -> None:
+    """Add the style and the script."""
     app.add_css_file("languages.css")
     app.add_js_file("languages.js")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the handlers."""
-    app.connect("config-inited", add_own_files)
+    app.connect("config-inited", add_assets)
     app.connect("html-page-context", add_to_page)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return PARALLEL_SAFE
