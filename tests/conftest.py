@@ -1,11 +1,7 @@
 """Fixtures that several test files share."""
 
-from __future__ import annotations
-
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -16,12 +12,11 @@ from filelock import FileLock
 from playwright.sync_api import Browser
 
 from book.browser import NAMES, program, running
-from book.languages import Language
-from book.translation import catalogues
-from tests.leftovers import state_of_this_process
+from tests.support import ROOT
+from tests.support.leftovers import state_of_this_process
+from tests.support.tiny_book import copy_tiny_book, run_book
 
-ROOT = Path(__file__).resolve().parent.parent
-# The tests of the Gluon edition run where MXNet is: tests/test_gluon.py starts them there.
+# The tests of the Gluon edition run where MXNet is: tests/package/test_gluon.py starts them there.
 collect_ignore = [] if find_spec("mxnet") else ["gluon"]
 
 
@@ -43,38 +38,6 @@ def real_data() -> Path:
         required = os.environ.get("D2L_MGPU_TEST_REAL_DATA")
         pytest.fail(message) if required else pytest.skip(message)
     return folder
-
-
-def run_book(
-    command: str, folder: Path, *language: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run `python -m book.site` on a book as the Makefile does; stdout and stderr come as one."""
-    return subprocess.run(
-        [sys.executable, "-m", "book.site", command, str(folder), *language],
-        cwd=ROOT,
-        env=os.environ | environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def copy_tiny_book(folder: Path) -> Path:
-    """A copy of the tiny book in tests/fixtures, configured like the real one."""
-    shutil.copytree(ROOT / "tests" / "fixtures" / "book", folder)
-    shutil.copy(ROOT / "_config.yml", folder)
-    for name in ("references.bib", "img/logo.svg"):
-        shutil.copy(ROOT / "chapters" / name, folder / "chapters" / name)
-    return folder
-
-
-def translate(book: Path, spoken: Language, words: dict[str, str]) -> None:
-    """Write translations into all catalogues of a book that have their English."""
-    for path in catalogues.folder(book, spoken).glob("**/*.po"):
-        catalogue = catalogues.read(path, spoken)
-        for message in catalogue:
-            message.msgstr = words.get(message.msgid, message.msgstr)
-        catalogues.write(path, catalogue)
 
 
 @pytest.fixture(scope="session")
