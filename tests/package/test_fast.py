@@ -198,7 +198,7 @@ def test_a_wrong_image_is_the_reader_s_mistake_and_not_the_compiler_s(
     assert "Not compiled" not in capfd.readouterr().err
 
 
-# Steps and graphs
+# Steps
 
 
 def test_a_step_is_the_step_that_it_stands_for(images: Images) -> None:
@@ -217,30 +217,6 @@ def test_a_step_is_the_step_that_it_stands_for(images: Images) -> None:
     assert_equals_one_device(ours(forget=False), plain)
     with pytest.raises(AssertionError):
         assert_equals_one_device(ours(forget=True), plain)
-
-
-@pytest.mark.skipif(DEVICE.type != "cuda", reason="CUDA graphs need a CUDA device")
-@pytest.mark.parametrize("bf16", [False, True])
-def test_replayed_steps_equal_eager_ones(bf16: bool, images: Images) -> None:
-    """Enough steps to warm up, record and replay; some smaller batches lie in between."""
-    results = []
-    for graph in (False, True):
-        net = small_resnet()
-        net.append(nn.Dropout(0.0))
-        changed = FastNet(net, DEVICE, bf16=bf16)
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-        step = FastStep(changed, optimizer, graph=graph)
-        batches = DeviceBatches(images, 8, DEVICE, seed=0)
-        losses = [step(X, y) for _ in range(5) for X, y in batches]
-        results.append([*losses, *(p.detach() for p in net.parameters())])
-    for ours, plain in zip(*results, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
-
-
-def test_a_graph_wants_a_gpu() -> None:
-    net = LeNet()
-    with pytest.raises(ValueError, match="needs a CUDA device, not cpu"):
-        FastStep(net, torch.optim.SGD(net.parameters()), graph=True)
 
 
 # The program

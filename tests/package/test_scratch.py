@@ -136,14 +136,3 @@ def test_the_loss_of_an_epoch_is_the_mean_over_examples_also_when_the_last_batch
     (epoch,) = scratch.train(1, 40, lr=0.0, num_epochs=1, load_data=small_data)
     X, y = (torch.cat(parts) for parts in zip(*small_data(40)[0], strict=True))
     assert epoch.loss == pytest.approx(loss(lenet(X, lenet_params()), y).mean().item(), rel=1e-5)
-
-
-def test_no_epochs_are_refused():
-    with pytest.raises(ValueError, match="num_epochs must be at least 1, but it is 0"):
-        scratch.train(1, 8, 0.1, num_epochs=0, load_data=small_data)
-
-
-def test_training_reports_each_epoch_when_asked():
-    epochs = []
-    history = scratch.train(1, 48, 0.1, num_epochs=2, load_data=small_data, on_epoch=epochs.append)
-    assert epochs == history and all(e.seconds > 0 for e in history)

@@ -4,8 +4,6 @@ import math
 
 import pytest
 
-from d2l_mgpu import check
-
 
 def own_shard_first(rank, i, k):
     return (rank - i) % k
@@ -41,9 +39,8 @@ def by_rounds(k, num_bytes):
         ("crossover-size", lambda alpha, bandwidth, n: n * alpha * bandwidth),
     ],
 )
-def test_right_attempts_are_right(name, attempt, capsys):
-    check(name, attempt)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_right_attempts_are_right(name, attempt, verdict):
+    assert verdict(name, attempt).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -61,8 +58,7 @@ def test_right_attempts_are_right(name, attempt, capsys):
         ("crossover-size", lambda a, B, n: math.nan, "you gave nan bytes"),
     ],
 )
-def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, capsys):
-    check(name, attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, verdict):
+    answer = verdict(name, attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer

@@ -2,8 +2,6 @@
 
 import pytest
 
-from d2l_mgpu import check
-
 
 def fair(work, wait, clock):
     wait()
@@ -35,9 +33,8 @@ def forgets_to_return(work, wait, clock):
     fair(work, wait, clock)
 
 
-def test_a_timer_that_waits_before_both_readings_is_right(capsys):
-    check("fair-timer", fair)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_a_timer_that_waits_before_both_readings_is_right(verdict):
+    assert verdict("fair-timer", fair).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -49,8 +46,7 @@ def test_a_timer_that_waits_before_both_readings_is_right(capsys):
         (forgets_to_return, "timed as None s"),
     ],
 )
-def test_a_wrong_timer_is_told_what_it_measured(attempt, what_went_wrong, capsys):
-    check("fair-timer", attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_a_wrong_timer_is_told_what_it_measured(attempt, what_went_wrong, verdict):
+    answer = verdict("fair-timer", attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer

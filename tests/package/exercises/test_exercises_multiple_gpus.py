@@ -3,21 +3,9 @@
 import pytest
 import torch
 
-from d2l_mgpu import allreduce, check, lenet, loss, split_batch
+from d2l_mgpu import allreduce, lenet, loss, split_batch
 from d2l_mgpu.exercises.multiple_gpus import Links
 from d2l_mgpu.scratch import sgd
-
-
-@pytest.fixture
-def verdict(capsys):
-    """What `check` prints about an attempt."""
-
-    def of(name, attempt):
-        check(name, attempt)
-        return capsys.readouterr().out
-
-    return of
-
 
 # sharded-allreduce
 

@@ -4,8 +4,6 @@ from itertools import pairwise
 
 import pytest
 
-from d2l_mgpu import check
-
 
 def rounded_ends(batch_size, speeds):
     ends = [round(batch_size * sum(speeds[:r]) / sum(speeds)) for r in range(len(speeds) + 1)]
@@ -43,9 +41,8 @@ def without_the_last(batch_size, speeds):
 
 
 @pytest.mark.parametrize("attempt", [rounded_ends, largest_remainders])
-def test_sizes_that_add_up_and_follow_the_speeds_are_right(attempt, capsys):
-    check("proportional-shards", attempt)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_sizes_that_add_up_and_follow_the_speeds_are_right(attempt, verdict):
+    assert verdict("proportional-shards", attempt).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -58,11 +55,10 @@ def test_sizes_that_add_up_and_follow_the_speeds_are_right(attempt, capsys):
         (without_the_last, "one size for each device"),
     ],
 )
-def test_other_sizes_are_told_on_which_batch_they_fail(attempt, what_went_wrong, capsys):
-    check("proportional-shards", attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_other_sizes_are_told_on_which_batch_they_fail(attempt, what_went_wrong, verdict):
+    answer = verdict("proportional-shards", attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer
 
 
 def ranks_times_share(sizes):
@@ -77,9 +73,8 @@ def share_only(sizes):
     return [size / sum(sizes) for size in sizes]
 
 
-def test_the_factor_is_the_world_size_times_the_share(capsys):
-    check("mean-loss-weights", ranks_times_share)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_the_factor_is_the_world_size_times_the_share(verdict):
+    assert verdict("mean-loss-weights", ranks_times_share).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +85,7 @@ def test_the_factor_is_the_world_size_times_the_share(capsys):
         (lambda sizes: [1.0], "for shards of [5, 3] you gave 1 factors"),
     ],
 )
-def test_other_factors_are_shown_the_gradient_they_make(attempt, what_went_wrong, capsys):
-    check("mean-loss-weights", attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_other_factors_are_shown_the_gradient_they_make(attempt, what_went_wrong, verdict):
+    answer = verdict("mean-loss-weights", attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer

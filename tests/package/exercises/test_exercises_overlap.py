@@ -2,7 +2,6 @@
 
 import pytest
 
-from d2l_mgpu import check
 from d2l_mgpu.exercises.overlap import hidden_share
 
 
@@ -85,9 +84,8 @@ def first_rank(ready):
         ("bucket-starts", slowest_rank_and_buckets_before),
     ],
 )
-def test_right_attempts_are_right(name, attempt, capsys):
-    check(name, attempt)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_right_attempts_are_right(name, attempt, verdict):
+    assert verdict(name, attempt).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -103,8 +101,7 @@ def test_right_attempts_are_right(name, attempt, capsys):
         ("bucket-starts", first_rank, "all ranks have started them at"),
     ],
 )
-def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, capsys):
-    check(name, attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, verdict):
+    answer = verdict(name, attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer

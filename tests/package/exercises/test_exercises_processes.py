@@ -2,8 +2,6 @@
 
 import pytest
 
-from d2l_mgpu import check
-
 
 def sum_of_the_nodes_before(processes, node, local_rank):
     return sum(processes[:node]) + local_rank
@@ -63,9 +61,8 @@ def half_the_failure(save, failure):
         ("checkpoint-interval", young),
     ],
 )
-def test_right_attempts_are_right(name, attempt, capsys):
-    check(name, attempt)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_right_attempts_are_right(name, attempt, verdict):
+    assert verdict(name, attempt).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -82,8 +79,7 @@ def test_right_attempts_are_right(name, attempt, capsys):
         ("checkpoint-interval", lambda save, failure: 0, "a number of seconds above 0"),
     ],
 )
-def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, capsys):
-    check(name, attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, verdict):
+    answer = verdict(name, attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer

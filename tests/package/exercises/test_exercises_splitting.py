@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from d2l_mgpu import check, network_split
+from d2l_mgpu import network_split
 from d2l_mgpu.scratch import sgd
 
 
@@ -60,9 +60,8 @@ def last_loss_only(X, y, device_params, devices, traffic):
     ("exercise", "attempt"),
     [("layer-split-bytes", right_bytes), ("micro-batches", accumulated)],
 )
-def test_a_right_attempt_is_called_right(exercise, attempt, capsys):
-    check(exercise, attempt)
-    assert capsys.readouterr().out.startswith("Right: ")
+def test_a_right_attempt_is_called_right(exercise, attempt, verdict):
+    assert verdict(exercise, attempt).startswith("Right: ")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +76,7 @@ def test_a_right_attempt_is_called_right(exercise, attempt, capsys):
         ("micro-batches", last_loss_only, "the summed loss of a batch of 8"),
     ],
 )
-def test_a_wrong_attempt_is_told_what_went_wrong(exercise, attempt, what_went_wrong, capsys):
-    check(exercise, attempt)
-    out = capsys.readouterr().out
-    assert out.startswith("Not yet: ")
-    assert what_went_wrong in out
+def test_a_wrong_attempt_is_told_what_went_wrong(exercise, attempt, what_went_wrong, verdict):
+    answer = verdict(exercise, attempt)
+    assert answer.startswith("Not yet: ")
+    assert what_went_wrong in answer
