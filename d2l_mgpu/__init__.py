@@ -1,7 +1,8 @@
 """Multi-GPU training that equals one device, on whatever devices there are.
 
 What a chapter shows stands in a module here; what it uses without showing has a folder. A name in
-the last column stands for a file `test_<name>.py` of the tests.
+the last column stands for a file `test_<name>.py` of the tests. What checks a chapter's exercises
+has the chapter's name: a module of `exercises`, and `test_exercises_<chapter>.py`.
 
 ====================== =================================== ====================================
 chapter                modules                             tests

@@ -327,3 +327,16 @@ def test_ranks_end_with_their_caller_even_when_all_it_has_started_is_killed(
         wait_until(lambda: not any(runs(child) for child in children))
     finally:
         script.kill()
+
+
+@pytest.mark.slow
+def test_a_script_that_is_killed_while_its_server_starts_leaves_no_file(tmp_path: Path) -> None:
+    code = "from d2l_mgpu import launch; launch(len, 'any', num_devices=1)"
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    script = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    try:
+        wait_until(lambda: bool(list(tmp_path.glob("d2l-mgpu-server-*/socket"))))
+        script.kill()
+        wait_until(lambda: os.listdir(tmp_path) == [])
+    finally:
+        script.kill()

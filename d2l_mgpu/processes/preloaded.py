@@ -5,7 +5,6 @@ It must not compute: threads that a library starts for that would be missing in 
 
 import gc
 import os
-import sys
 import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
@@ -23,16 +22,15 @@ def serve(listener: int, alive: int, folder: str) -> None:
     """Say on standard output that all is imported, then fork a rank for whoever connects to the
     socket `listener`, until nobody holds the other end of the pipe `alive`: until the caller and
     its ranks have ended, however they did. Remove `folder` and end."""
-    os.write(1, b"!")
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-    os.chdir("/")  # the folder that the caller was in may be removed
-    os.environ.clear()  # a rank has its caller's, as that is when the rank starts
-    tempfile.tempdir = None  # it may have been looked up in the environment
-    gc.freeze()  # a collection in a rank would write into, and so copy, what it shares with us
     try:
+        os.write(1, b"!")  # an error if the caller was killed meanwhile
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        os.chdir("/")  # the folder that the caller was in may be removed
+        os.environ.clear()  # a rank has its caller's, as that is when the rank starts
+        tempfile.tempdir = None  # it may have been looked up in the environment
+        gc.freeze()  # a collection in a rank would write into, and so copy, what it shares with us
         forkserver.main(listener, alive, [])
     finally:  # a rank does not come here
         rmtree(folder, ignore_errors=True)
-        sys.stdout.flush()
         os._exit(0)  # at once: the caller waits for us
