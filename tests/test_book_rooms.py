@@ -1,4 +1,4 @@
-"""The folders of book/: each is an extension that sets up its parts; the commands need no Sphinx."""
+"""Each folder of book/ is an extension that sets up its parts; the commands need no Sphinx."""
 
 import re
 import subprocess

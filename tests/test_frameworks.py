@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page
 
 from book.languages import ENGLISH, TRANSLATIONS
-from book.pdf.printable_book import printable_book
+from book.pdf.printable_book import join_pages
 from tests.built_site import soup
 from tests.conftest import copy_tiny_book, run_book, translate
 from tests.test_accessibility import violations
@@ -179,7 +179,7 @@ def test_the_switch_is_in_sight_and_accessible_and_works_by_keyboard(
 
 @pytest.mark.site
 def test_twins_make_one_sound_book_on_paper(site: Path) -> None:
-    printed = printable_book(site.parent.parent, ENGLISH)
+    printed = join_pages(site.parent.parent, ENGLISH)
     assert 'class="frameworks"' not in printed.html and printed.broken == []
     ids = [tag["id"] for tag in BeautifulSoup(printed.html, "html.parser").find_all(id=True)]
     assert len(ids) == len(set(ids))
