@@ -59,7 +59,7 @@ def record(app: Sphinx, env: BuildEnvironment) -> None:
         path.write_text(json.dumps({"time": time, **facts[kernel]}, indent=1))
 
 
-def provenance(app: Sphinx, docname: str) -> dict[str, str] | None:
+def facts_of(app: Sphinx, docname: str) -> dict[str, str] | None:
     """The facts about the execution whose outputs a chapter shows; None if it shows none."""
     cache = app.config.nb_execution_cache_path
     try:

@@ -30,7 +30,7 @@ from book.execution.environment import OWN_KERNEL, SOURCE
 from book.config import ROOT, addresses, d2l_requirement
 from book.notebooks.markdown import MarkdownWriter
 from book.outputs import EXECUTIONS
-from book.execution.provenance import provenance
+from book.execution.provenance import facts_of
 from book.languages import language
 from book.translation import figures
 
@@ -187,7 +187,7 @@ class NotebookBuilder(Builder):
         common = {"d2l_mgpu": ours, "kernelspec": spec, "language_info": {"name": "python"}}
         if spec["name"] == OWN_KERNEL:
             return {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}} | common
-        ours["executed"] = provenance(self.app, docname)  # shown where this kernel is missing
+        ours["executed"] = facts_of(self.app, docname)  # shown where this kernel is missing
         return common
 
     def write_doc(self, docname: str, doctree: nodes.document) -> None:
@@ -209,7 +209,7 @@ class NotebookBuilder(Builder):
         facts = {}
         for docname in self.get_outdated_docs():
             _, key = self.cache.create_hashed_notebook(notebook(self.app, docname))
-            executed = provenance(self.app, docname)
+            executed = facts_of(self.app, docname)
             facts[docname.removeprefix("chapters/")] = {"code": key, "executed": executed}
         path = Path(self.outdir, EXECUTIONS)
         path.write_text(json.dumps(facts, indent=1), encoding="utf-8")

@@ -7,7 +7,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
 
-from book.execution.provenance import provenance
+from book.execution.provenance import facts_of
 from book.extensions import PARALLEL_SAFE
 
 
@@ -26,7 +26,7 @@ def add_to_page(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """Fill in what the template in the footer shows."""
-    found = tree and "kernelspec" in app.env.metadata[pagename] and provenance(app, pagename)
+    found = tree and "kernelspec" in app.env.metadata[pagename] and facts_of(app, pagename)
     context["provenance"] = sentence(found) if found else ""
 
 

@@ -14,7 +14,7 @@ from book import browser
 from book.languages import LANGUAGES
 from book.pdf import unicode_maps
 from book.pdf.defects import defects, places
-from book.pdf.printable_book import PrintableBook, file_name, printable_book
+from book.pdf.printable_book import PrintableBook, file_name, join_pages
 
 SETTINGS: dict[str, Any] = {
     "outline": True,
@@ -90,7 +90,7 @@ def write(root: Path) -> bool:
     new = False
     with browser.running(program) as running:
         for spoken in LANGUAGES:
-            book = printable_book(root, spoken)
+            book = join_pages(root, spoken)
             target = folder / file_name(root, spoken)
             document = target.with_suffix(".html")
             document.write_text(book.html, encoding="utf-8")

@@ -136,7 +136,7 @@ def file_name(root: Path, spoken: Language) -> str:
     return f"{make_id(metadata(root)[0])}-{spoken.folder}.pdf"
 
 
-def printable_book(root: Path, spoken: Language) -> PrintableBook:
+def join_pages(root: Path, spoken: Language) -> PrintableBook:
     """The document of one language, made of the site in `_build/html`."""
     folder = root / "_build" / "html" / spoken.path
     docnames = list(parse_toc_yaml(root / "_toc.yml"))

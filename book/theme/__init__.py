@@ -1,4 +1,4 @@
-"""Sphinx extension: how the pages look, on every screen and without one."""
+"""Sphinx extension: how the pages look, to a screen reader too, and what they load."""
 
 from pathlib import Path
 

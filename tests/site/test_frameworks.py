@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, Page
 
 from book.languages import ENGLISH, TRANSLATIONS
-from book.pdf.printable_book import printable_book
+from book.pdf.printable_book import join_pages
 from tests.site.test_accessibility import violations
 from tests.site.test_keyboard import FOCUSED, tab_to
 from tests.support.built_site import soup
@@ -177,7 +177,7 @@ def test_the_switch_is_in_sight_and_accessible_and_works_by_keyboard(
 
 @pytest.mark.site
 def test_twins_make_one_sound_book_on_paper(site: Path) -> None:
-    printed = printable_book(site.parent.parent, ENGLISH)
+    printed = join_pages(site.parent.parent, ENGLISH)
     assert 'class="frameworks"' not in printed.html and printed.broken == []
     ids = [tag["id"] for tag in BeautifulSoup(printed.html, "html.parser").find_all(id=True)]
     assert len(ids) == len(set(ids))
