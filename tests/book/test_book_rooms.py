@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from book.execution import chapters
-from tests.conftest import ROOT
+from tests.support import ROOT
 
 NEED_NO_SPHINX = (
     *("config", "languages", "files", "browser", "extensions"),
