@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from playwright.sync_api import Browser
 from book.browser import NAMES, program, running
 from tests.support import ROOT
 from tests.support.leftovers import state_of_this_process
-from tests.support.tiny_book import copy_tiny_book, run_book
+from tests.support.their_book import build_their_book
+from tests.support.tiny_book import build_tiny_book
 
 # The tests of the Gluon edition run where MXNet is: tests/package/test_gluon.py starts them there.
 collect_ignore = [] if find_spec("mxnet") else ["gluon"]
@@ -40,25 +41,33 @@ def real_data() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny book, built once as a site and as notebooks; not to be changed.
+def made_once(temporary: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder that `make` makes for the first test that asks for it; not to be changed.
 
     Processes that run tests side by side have folders of their own, but share its parent.
     """
-    shared = tmp_path_factory.getbasetemp()
+    shared = temporary.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    folder, built = shared / "tiny-book", shared / "tiny-book-is-built"
-    with FileLock(shared / "tiny-book.lock"):
-        if not built.exists():
+    folder, made = shared / name, shared / f"{name}-is-made"
+    with FileLock(shared / f"{name}.lock"):
+        if not made.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            copy_tiny_book(folder)
-            for command in ("html", "notebooks"):
-                result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
-                assert result.returncode == 0, result.stdout
-            built.touch()
+            make(folder)
+            made.touch()
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny book, built once as a site and as notebooks; not to be changed."""
+    return made_once(tmp_path_factory, "tiny-book", build_tiny_book)
+
+
+@pytest.fixture(scope="session")
+def their_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny book as somebody else publishes it, built once as a site; not to be changed."""
+    return made_once(tmp_path_factory, "their-book", build_their_book)
 
 
 @pytest.fixture(scope="module")  # its processes must not live on in the tests of launch

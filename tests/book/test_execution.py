@@ -1,4 +1,4 @@
-"""The site: what executes when, what its pages link to, what a failing build says."""
+"""What executes when, and what a failing build says."""
 
 import re
 import subprocess
@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from book.config import addresses, notebook_path
 from book.languages import TRANSLATIONS
-from book.pages.buttons import launch_links
 from tests.support import ROOT
 from tests.support.tiny_book import copy_tiny_book, edit, executed, run_book
 
@@ -114,23 +112,3 @@ def test_the_root_of_the_site_leads_to_the_first_page(tiny_book: Path) -> None:
     page = (tiny_book / "_build/html/index.html").read_text()
     assert 'content="0; url=chapters/index.html"' in page
     assert (tiny_book / "_build/html/chapters/index.html").exists()
-
-
-def test_each_page_with_code_opens_its_notebook_in_colab_and_studio_lab(tiny_book: Path) -> None:
-    where = addresses(ROOT)
-    for chapter in ("first", "second"):
-        page = (tiny_book / f"_build/html/chapters/{chapter}.html").read_text()
-        notebook = notebook_path(f"chapters/{chapter}")
-        for link in launch_links(where, notebook).values():
-            assert f'href="{link}"' in page
-        assert f'href="../{notebook}"' in page
-    assert "colab.research" not in (tiny_book / "_build/html/chapters/index.html").read_text()
-
-
-def test_every_launch_button_opens_a_file_of_the_repository() -> None:
-    pages = (ROOT / "chapters").glob("**/*.md")
-    chapters = [page for page in pages if "\nkernelspec:" in page.read_text()]
-    assert chapters
-    for chapter in chapters:
-        docname = chapter.relative_to(ROOT).with_suffix("").as_posix()
-        assert (ROOT / notebook_path(docname)).is_file(), "make notebooks"

@@ -8,7 +8,6 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from book.execution import mxnet_kernel
 from book.execution.environment import has_kernel
 from book.execution.saved_outputs import restored
 from tests.support.built_site import soup
@@ -122,32 +121,3 @@ def test_a_kernel_whose_program_is_gone_counts_as_missing(
     install_kernel(tmp_path, "gone", str(tmp_path / "python"))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     assert not has_kernel("gone") and not has_kernel("never-was")
-
-
-def test_where_there_is_no_python_for_mxnet_one_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(mxnet_kernel, "is_current", lambda: False)
-    monkeypatch.setattr(mxnet_kernel.sys, "version_info", (3, 13, 0))
-    monkeypatch.setenv("PATH", "")
-    mxnet_kernel.main()
-    said = capsys.readouterr().out
-    assert said.count("\n") == 1 and "python3.11" in said
-
-
-def test_where_mxnet_cannot_be_installed_one_line_says_so_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("mxnet==0.0.0\n")
-    monkeypatch.setattr(mxnet_kernel, "find_python", lambda: sys.executable)
-    monkeypatch.setattr(mxnet_kernel, "REQUIREMENTS", requirements)
-    monkeypatch.setattr(mxnet_kernel, "FOLDER", tmp_path / "environment")
-    monkeypatch.setattr(mxnet_kernel, "PYTHON", tmp_path / "environment/bin/python")
-    monkeypatch.setattr(mxnet_kernel, "READY", tmp_path / "environment/.ready")
-    monkeypatch.setattr(mxnet_kernel, "packages", list)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    mxnet_kernel.main()
-    said = capsys.readouterr().out
-    assert said.count("\n") == 2 and "No matching distribution found for mxnet==0.0.0" in said
-    assert not (tmp_path / "environment").exists()

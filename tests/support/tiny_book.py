@@ -35,6 +35,14 @@ def run_book(
     )
 
 
+def build_tiny_book(folder: Path) -> None:
+    """Copy the tiny book to `folder`; build the site and the notebooks."""
+    copy_tiny_book(folder)
+    for command in ("html", "notebooks"):
+        result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
+        assert result.returncode == 0, result.stdout
+
+
 def executed(output: str) -> list[str]:
     """The chapters that a build says it executed."""
     return re.findall(r"^executed (\S+) +[\d.]+ s$", output, re.MULTILINE)
