@@ -1,4 +1,4 @@
-"""Chapters are executed side by side, unless they show times. Each notes when it begins and ends."""
+"""Chapters are executed side by side, but those that show times alone."""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import pytest
 from book.execution import environment
 from tests.support.tiny_book import copy_tiny_book, edit, executed, run_book
 
+# What each chapter does: it writes down when it begins and when it ends.
 NOTES = """
 import time
 with open({log!r}, "a") as log:

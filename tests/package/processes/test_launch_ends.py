@@ -118,8 +118,8 @@ import ctypes, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from d2l_mgpu import launch
-from tests.support.leftovers import state_of_this_process
 from tests.package.processes.test_launch_ends import start_a_program
+from tests.support.leftovers import state_of_this_process
 
 def wait(folder):
     start_a_program(folder)
