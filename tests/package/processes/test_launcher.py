@@ -81,7 +81,7 @@ def return_but_leave_a_thread_running() -> str:
     return "done"
 
 
-# Results and output.
+# Results.
 
 
 @pytest.mark.usefixtures("leaves_nothing_behind")
