@@ -14,8 +14,18 @@ import re
 import subprocess
 import sys
 import tempfile
-from multiprocessing import connection, context, forkserver, popen_forkserver, process, spawn, util
-from multiprocessing.reduction import dump
+from collections.abc import Sequence
+from multiprocessing import (
+    connection,
+    context,
+    forkserver,
+    popen_forkserver,
+    process,
+    resource_tracker,
+    spawn,
+    util,
+)
+from multiprocessing.reduction import dump, sendfds
 from pathlib import Path
 from shutil import rmtree
 from socket import AF_UNIX, socket
@@ -56,8 +66,23 @@ class _Server(forkserver.ForkServer):
         self.folder = ""  # of its socket; this and the next only in the process that started it
         self.process: subprocess.Popen[bytes] | None = None
 
-    def ensure_running(self) -> None:
-        """Do nothing: `start_method` has seen to it."""
+    def connect_to_new_process(self, fds: Sequence[int]) -> tuple[int, int]:
+        """Ask for a copy. As multiprocessing does up to Python 3.13, without the key of later
+        versions: nobody else can open the folder of our socket."""
+        with socket(AF_UNIX) as client:
+            client.connect(self._forkserver_address)
+            status, child_status = os.pipe()
+            child_data, data = os.pipe()
+            alive, tracker = self._forkserver_alive_fd, resource_tracker.getfd()
+            assert alive is not None and tracker is not None
+            try:
+                sendfds(client, [child_data, child_status, alive, tracker, *fds])
+            except BaseException:
+                _close(status, data)
+                raise
+            finally:
+                _close(child_status, child_data)
+        return status, data
 
     def is_ready(self) -> bool:
         """Whether it runs, can be reached, and is what a server started now would be."""
