@@ -1,17 +1,8 @@
 """What can be cited has a permalink; what is copied can be typed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, Page, expect
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1000, "height": 600})
-    yield context.new_page()
-    context.close()
+from playwright.sync_api import Page, expect
 
 
 def test_everything_that_can_be_cited_has_a_permalink_that_the_keyboard_shows(
