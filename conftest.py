@@ -1,7 +1,5 @@
 """What every pytest run here needs: d2l, a pinned data source, and nbval's settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,24 +1,26 @@
 """Multi-GPU training that equals one device, on whatever devices there are.
 
 What a chapter shows stands in a module here; what it uses without showing has a folder. A name in
-the last column stands for a file `test_<name>.py` of the tests. What checks a chapter's exercises
-has the chapter's name: a module of `exercises`, and `test_exercises_<chapter>.py`.
+the last column stands for a file `test_<name>.py` below `tests/package/`. What checks a chapter's
+exercises has the chapter's name: a module of `exercises`, and `test_exercises_<chapter>.py`.
 
 ====================== =================================== ====================================
 chapter                modules                             tests
 ====================== =================================== ====================================
-devices-and-data       devices, data                       devices, data, garments, real_input
-multiple-gpus          models, scratch, proofs             models, scratch, mutations
-multiple-gpus-concise  concise, collectives                concise
-processes              sampling, accumulation,             sampling, accumulation, launch,
-                       processes, train                    launch_from, launch_ends, server,
-                                                           threads, nodes, train, trainer,
-                                                           train_bad_input, checkpoint, faults
+devices-and-data       devices, data                       devices, images, fashion_mnist,
+                                                           real_images, garments
+multiple-gpus          models, scratch, proofs             models, scratch, proofs
+multiple-gpus-concise  concise, collectives                concise, collectives, real_input
+processes              sampling, accumulation,             sampling, accumulation, launcher,
+                       processes, train                    launch_from, launch_ends, output,
+                                                           fork_server, threads, nodes,
+                                                           heartbeat, command, options, run,
+                                                           trainer, checkpoint, faults
 allreduce              all_reduces, shared_memory          all_reduces, shared_memory
 overlap                buckets                             buckets
-splitting              splitting, traffic                  splitting
-fast                   fast, cuda_graphs                   fast
-all of them            history, plotting, exercises        plot_colors, errata, package
+splitting              splitting, traffic                  splitting, traffic
+fast                   fast, cuda_graphs                   fast, cuda_graphs
+all of them            history, plotting, exercises        history, plotting, errata, package
 gluon/                 gluon                               gluon
 ====================== =================================== ====================================
 

@@ -1,13 +1,9 @@
 """Fixtures that several test files share."""
 
-from __future__ import annotations
-
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,12 +12,12 @@ from filelock import FileLock
 from playwright.sync_api import Browser
 
 from book.browser import NAMES, program, running
-from book.languages import Language
-from book.translation import catalogues
-from tests.leftovers import state_of_this_process
+from tests.support import ROOT
+from tests.support.leftovers import state_of_this_process
+from tests.support.their_book import build_their_book
+from tests.support.tiny_book import build_tiny_book
 
-ROOT = Path(__file__).resolve().parent.parent
-# The tests of the Gluon edition run where MXNet is: tests/test_gluon.py starts them there.
+# The tests of the Gluon edition run where MXNet is: tests/package/test_gluon.py starts them there.
 collect_ignore = [] if find_spec("mxnet") else ["gluon"]
 
 
@@ -45,57 +41,33 @@ def real_data() -> Path:
     return folder
 
 
-def run_book(
-    command: str, folder: Path, *language: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run `python -m book.site` on a book as the Makefile does; stdout and stderr come as one."""
-    return subprocess.run(
-        [sys.executable, "-m", "book.site", command, str(folder), *language],
-        cwd=ROOT,
-        env=os.environ | environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+def made_once(temporary: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder that `make` makes for the first test that asks for it; not to be changed.
 
-
-def copy_tiny_book(folder: Path) -> Path:
-    """A copy of the tiny book in tests/fixtures, configured like the real one."""
-    shutil.copytree(ROOT / "tests" / "fixtures" / "book", folder)
-    shutil.copy(ROOT / "_config.yml", folder)
-    for name in ("references.bib", "img/logo.svg"):
-        shutil.copy(ROOT / "chapters" / name, folder / "chapters" / name)
+    Processes that run tests side by side have folders of their own, but share its parent.
+    """
+    shared = temporary.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, made = shared / name, shared / f"{name}-is-made"
+    with FileLock(shared / f"{name}.lock"):
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make(folder)
+            made.touch()
     return folder
-
-
-def translate(book: Path, spoken: Language, words: dict[str, str]) -> None:
-    """Write translations into all catalogues of a book that have their English."""
-    for path in catalogues.folder(book, spoken).glob("**/*.po"):
-        catalogue = catalogues.read(path, spoken)
-        for message in catalogue:
-            message.msgstr = words.get(message.msgid, message.msgstr)
-        catalogues.write(path, catalogue)
 
 
 @pytest.fixture(scope="session")
 def tiny_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny book, built once as a site and as notebooks; not to be changed.
+    """The tiny book, built once as a site and as notebooks; not to be changed."""
+    return made_once(tmp_path_factory, "tiny-book", build_tiny_book)
 
-    Processes that run tests side by side have folders of their own, but share its parent.
-    """
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder, built = shared / "tiny-book", shared / "tiny-book-is-built"
-    with FileLock(shared / "tiny-book.lock"):
-        if not built.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            copy_tiny_book(folder)
-            for command in ("html", "notebooks"):
-                result = run_book(command, folder, D2L_MGPU_SOURCE="generated")
-                assert result.returncode == 0, result.stdout
-            built.touch()
-    return folder
+
+@pytest.fixture(scope="session")
+def their_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny book as somebody else publishes it, built once as a site; not to be changed."""
+    return made_once(tmp_path_factory, "their-book", build_their_book)
 
 
 @pytest.fixture(scope="module")  # its processes must not live on in the tests of launch

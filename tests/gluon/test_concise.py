@@ -20,7 +20,7 @@ from d2l_mgpu.gluon import (
     resnet18,
     split_batch,
 )
-from tests.planting import planted
+from tests.support.planting import planted
 
 BATCHES = (7, 1, 2, 16)  # uneven, fewer than devices, even
 
