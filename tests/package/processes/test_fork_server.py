@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
@@ -28,6 +29,13 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(sys.platform != "linux", reason="there is a fork server on Linux only"),
 ]
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A temporary folder whose name, unlike that of `tmp_path`, has room for that of a socket."""
+    with tempfile.TemporaryDirectory(prefix="d2l-") as folder:
+        yield Path(folder)
 
 
 def parents(num_devices: int = 1) -> set[int]:
@@ -260,10 +268,10 @@ sys.exit(sys.stdin.readline())
 @pytest.mark.parametrize(
     "end", ["kill", *(pytest.param(end, marks=pytest.mark.slow) for end in ("return", "error"))]
 )
-def test_the_server_ends_with_its_script_and_leaves_no_file(end: str, tmp_path: Path) -> None:
+def test_the_server_ends_with_its_script_and_leaves_no_file(end: str, short_path: Path) -> None:
     script = subprocess.Popen(
         [sys.executable, "-c", SCRIPT],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
+        env=os.environ | {"TMPDIR": str(short_path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -276,14 +284,14 @@ def test_the_server_ends_with_its_script_and_leaves_no_file(end: str, tmp_path: 
         children = psutil.Process(script.pid).children()
         assert server in children and len(children) == 2
         assert os.getsid(server.pid) == server.pid  # no Ctrl-C of the terminal reaches it
-        assert len(os.listdir(tmp_path)) == 1
+        assert len(os.listdir(short_path)) == 1
         if end == "kill":
             script.kill()
             wait_until(lambda: not runs(server))
-            wait_until(lambda: os.listdir(tmp_path) == [])
+            wait_until(lambda: os.listdir(short_path) == [])
         else:
             script.communicate("go\n" + (end if end == "error" else ""))
-            assert not runs(server) and os.listdir(tmp_path) == []
+            assert not runs(server) and os.listdir(short_path) == []
     finally:
         script.kill()
         for child in children:
@@ -330,13 +338,13 @@ def test_ranks_end_with_their_caller_even_when_all_it_has_started_is_killed(
 
 
 @pytest.mark.slow
-def test_a_script_that_is_killed_while_its_server_starts_leaves_no_file(tmp_path: Path) -> None:
+def test_a_script_that_is_killed_while_its_server_starts_leaves_no_file(short_path: Path) -> None:
     code = "from d2l_mgpu import launch; launch(len, 'any', num_devices=1)"
-    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"TMPDIR": str(short_path), "PYTHONPATH": str(ROOT)}
     script = subprocess.Popen([sys.executable, "-c", code], env=environment)
     try:
-        wait_until(lambda: bool(list(tmp_path.glob("d2l-mgpu-server-*/socket"))))
+        wait_until(lambda: bool(list(short_path.glob("d2l-mgpu-server-*/socket"))))
         script.kill()
-        wait_until(lambda: os.listdir(tmp_path) == [])
+        wait_until(lambda: os.listdir(short_path) == [])
     finally:
         script.kill()
