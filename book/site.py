@@ -26,6 +26,9 @@ from book.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
 from book.pdf import chromium
 
 
+NO_CHAPTERS = ["_build", ".*"]  # where Sphinx need not look: the environments hold many files
+
+
 def build(
     root: Path,
     builder: str,
@@ -48,10 +51,7 @@ def build(
         noconfig=True,
         path_config=root / "_config.yml",
         confoverrides={
-            "exclude_patterns": [
-                "_build",
-                ".*",
-            ],  # else Sphinx walks through the environments, twice
+            "exclude_patterns": NO_CHAPTERS,
             "external_toc_path": str(root / "_toc.yml"),
             "latex_individualpages": False,
             "language": language.code,
