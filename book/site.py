@@ -25,7 +25,6 @@ from book.execution.environment import cores
 from book.languages import ENGLISH, LANGUAGES, TRANSLATIONS, Language
 from book.pdf import chromium
 
-
 NO_CHAPTERS = ["_build", ".*"]  # where Sphinx need not look: the environments hold many files
 
 
