@@ -23,9 +23,9 @@ collect_ignore = [] if find_spec("mxnet") else ["gluon"]
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What opens the browser belongs to the tests of the site, wherever it stands."""
+    """What builds a book or opens the browser belongs to the tests of the site."""
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        if {"browser", "tiny_book", "their_book"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.site)
 
 

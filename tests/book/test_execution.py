@@ -11,6 +11,8 @@ from book.languages import TRANSLATIONS
 from tests.support import ROOT
 from tests.support.tiny_book import copy_tiny_book, edit, executed, run_book
 
+pytestmark = pytest.mark.site
+
 WITHOUT_D2L = """
 import importlib.util, runpy, sys
 find = importlib.util.find_spec

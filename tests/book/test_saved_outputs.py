@@ -13,6 +13,8 @@ from book.execution.saved_outputs import restored
 from tests.support.built_site import soup
 from tests.support.tiny_book import copy_tiny_book, edit, executed, run_book
 
+pytestmark = pytest.mark.site
+
 FACTS = {
     "time": "2001-02-03T04:05:06+00:00",
     "framework": "Absent 1.0",

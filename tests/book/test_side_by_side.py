@@ -9,6 +9,8 @@ import pytest
 from book.execution import environment
 from tests.support.tiny_book import copy_tiny_book, edit, executed, run_book
 
+pytestmark = pytest.mark.site
+
 # What each chapter does: it writes down when it begins and when it ends.
 NOTES = """
 import time
