@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,8 +70,9 @@ def load(processes: int) -> Iterator[None]:
             process.wait()
 
 
-def passes(notebooks: list[Path], environment: dict[str, str]) -> bool:
-    """Whether the notebooks, executed again in `environment`, print what is committed."""
+def failure(notebooks: list[Path], environment: dict[str, str]) -> str:
+    """What pytest says if the notebooks, executed again in `environment`, do not print what is
+    committed; else nothing."""
     # Programs that Inductor has compiled for other instructions crash here, so none are kept.
     with TemporaryDirectory(prefix="portability-") as compiled:
         variables = os.environ | {"TORCHINDUCTOR_CACHE_DIR": compiled} | environment
@@ -83,23 +85,27 @@ def passes(notebooks: list[Path], environment: dict[str, str]) -> bool:
             "--no-header",
             *map(str, notebooks),
         ]
-        return subprocess.run(command, cwd=ROOT, env=variables).returncode == 0
+        result = subprocess.run(command, cwd=ROOT, env=variables, text=True, stdout=subprocess.PIPE)
+        return result.stdout if result.returncode else ""
 
 
 def main(chapters: list[str]) -> None:
-    """Run every setting, and the last one of them beside a load; SystemExit(1) if one failed."""
+    """Run every setting, two at a time, then one beside a load; SystemExit(1) if one failed."""
     notebooks, environments = paths(chapters), settings()
-    runs = [(name, variables, 0) for name, variables in environments.items()]
-    runs.append((f"as it is, beside a load of {LOAD}", {}, LOAD))
-    results = {}
-    for name, variables, processes in runs:
-        print(f"== {name}", flush=True)
+    failed = []
+
+    def run(name: str, environment: dict[str, str]) -> None:
         start = time.monotonic()
-        with load(processes):
-            results[name] = passes(notebooks, variables), time.monotonic() - start
-    for name, (passed, seconds) in results.items():
-        print(f"{'passed' if passed else 'FAILED'}  {name}: {seconds:.0f} s")
-    sys.exit(not all(passed for passed, _ in results.values()))
+        said = failure(notebooks, environment)
+        failed.extend([name] if said else [])
+        verdict = f"{said}FAILED" if said else "passed"
+        print(f"{verdict}  {name}: {time.monotonic() - start:.0f} s", flush=True)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, environments, environments.values()))
+    with load(LOAD):
+        run(f"as it is, beside a load of {LOAD}", {})
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":
