@@ -38,6 +38,7 @@ def settings() -> dict[str, dict[str, str]]:
     return {
         f"{name}, {threads} thread{'s' * (threads > 1)}": {
             "OMP_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "PASSIVE",  # threads of two settings share the cores
             **dict(zip(VARIABLES, values, strict=True)),
         }
         for name, values in INSTRUCTIONS.items()
