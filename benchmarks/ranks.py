@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from d2l_mgpu import LeNet, launch, rank_device
+from d2l_mgpu import LeNet, largest_difference, launch, rank_device
 from d2l_mgpu.accumulation import backward_in_parts
 from d2l_mgpu.all_reduces import ALL_REDUCES, Sent
 from d2l_mgpu.buckets import Bucketed
@@ -37,17 +38,16 @@ def differences() -> dict[str, float]:
         backward_in_parts(replica, X[shard], y[shard], 1, world_size / len(y))
         if isinstance(replica, Bucketed):
             replica.finish()
-        pairs = zip(replica.parameters(), whole, strict=True)
-        found[name] = max(float((_grad(p) - g).abs().max()) for p, g in pairs)
+        found[name] = largest_difference([_grad(p) for p in replica.parameters()], whole)
     for name, all_reduce in ALL_REDUCES.items():
         tensor = torch.arange(1001.0, device=device) * (rank + 1)
         all_reduce(tensor, Sent())
         total = torch.arange(1001.0, device=device) * sum(range(1, world_size + 1))
-        found[f"all-reduce {name}"] = float((tensor - total).abs().max())
+        found[f"all-reduce {name}"] = largest_difference([tensor], [total])
     tensor = torch.full((1001,), float(rank + 1), device=device)
     dist.all_reduce(tensor)
-    total = sum(range(1, world_size + 1))
-    found[f"all-reduce of {dist.get_backend()}"] = float((tensor - total).abs().max())
+    total = torch.full((1001,), float(sum(range(1, world_size + 1))))
+    found[f"all-reduce of {dist.get_backend()}"] = largest_difference([tensor], [total])
     return found
 
 
@@ -62,4 +62,4 @@ def largest_differences(num_devices: int) -> dict[str, Any]:
         on_ranks = launch(differences, num_devices=num_devices, timeout=120)
     except Exception as error:
         return {"failed": str(error)}
-    return {name: max(found[name] for found in on_ranks) for name in on_ranks[0]}
+    return {name: np.max([found[name] for found in on_ranks]).item() for name in on_ranks[0]}

@@ -3,10 +3,12 @@
 A proof takes the reader's own functions, runs real steps, and raises AssertionError with the
 figures when something differs. Between replicas it compares bits: they did the same arithmetic
 on the same numbers. Against one device it allows for rounding, because sums in another order
-round differently: 1e-12 in float64, 1e-5 in float32, relative to the largest value.
+round differently: 1e-12 in float64, 1e-5 in float32, relative to the largest value of each
+tensor. NaN equals nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -22,38 +24,126 @@ def exact_dtype(devices: Sequence[torch.device]) -> torch.dtype:
 
 
 def largest_difference(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> float:
-    """Return the largest absolute difference between two lists of tensors of equal shapes."""
-    pairs = zip(ours, theirs, strict=True)
-    # First to the CPU: Apple's GPUs know no float64
-    return max((a.cpu().double() - b.cpu().double()).abs().max().item() for a, b in pairs)
+    """Return the largest absolute difference between two lists of tensors, as float64 sees it.
+
+    NaN where a tensor holds NaN, or where both hold infinity. Dtypes and devices may differ; raises
+    AssertionError where shapes do, since broadcasting would compare a number with many others.
+    """
+    largest = torch.zeros((), dtype=torch.float64)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if a.shape != b.shape:
+            raise AssertionError(f"tensor {i} has shape {tuple(a.shape)}, not {tuple(b.shape)}")
+        if a.numel():
+            largest = torch.maximum(largest, _distances(a, b).max())  # keeps NaN; max() may drop it
+    return largest.item()
+
+
+def _distances(a: Tensor, b: Tensor) -> Tensor:
+    """Absolute differences of two tensors of one shape, float64 on the CPU: Apple's GPU has none.
+
+    At least 1 between whole numbers that differ: float64 holds them exactly up to 2^53 only.
+    """
+    a, b = a.detach().cpu(), b.detach().cpu()
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    distances = (a.to(wide) - b.to(wide)).abs()
+    if not (a.is_floating_point() or a.is_complex()):
+        distances = distances.maximum((a != b).to(distances))
+    return distances
 
 
 def assert_replicas_identical(device_params: Sequence[Sequence[Tensor]]) -> None:
-    """Insist that all replicas hold the same bits, each in storage of its own."""
-    for i, copies in enumerate(zip(*device_params, strict=True)):
-        for rank, copy in enumerate(copies[1:], start=1):
-            if not torch.equal(copy.cpu(), copies[0].cpu()):
-                difference = largest_difference([copy], [copies[0]])
+    """Insist that all replicas hold the same bits, each in memory of its own.
+
+    The same bits in the same dtype and shape: 0.0 is not -0.0. And they are numbers: replicas full
+    of NaN have nothing left to compare.
+    """
+    for rank, params in enumerate(device_params):
+        if len(params) != len(device_params[0]):
+            raise AssertionError(
+                f"replica {rank} has {len(params)} parameters, replica 0 has "
+                f"{len(device_params[0])}"
+            )
+        for i, (copy, first) in enumerate(zip(params, device_params[0], strict=True)):
+            if copy.isnan().any():
+                raise AssertionError(f"replica {rank} holds NaN in parameter {i}")
+            if (copy.dtype, copy.shape) != (first.dtype, first.shape):
+                raise AssertionError(
+                    f"replicas 0 and {rank} differ in parameter {i}: {first.dtype} of shape "
+                    f"{tuple(first.shape)}, {copy.dtype} of shape {tuple(copy.shape)}"
+                )
+            if not torch.equal(_bytes(copy), _bytes(first)):
+                difference = largest_difference([copy], [first])
                 raise AssertionError(
                     f"replicas 0 and {rank} differ by {difference:.1e} in parameter {i}"
                 )
-        if len({(copy.device, copy.data_ptr()) for copy in copies}) < len(copies):
-            raise AssertionError(f"replicas share the storage of parameter {i}: one is an alias")
+    _assert_memory_apart(device_params)
+
+
+def _bytes(x: Tensor) -> Tensor:
+    return x.detach().cpu().contiguous().flatten().view(torch.uint8)
+
+
+def _assert_memory_apart(device_params: Sequence[Sequence[Tensor]]) -> None:
+    """Insist that no byte of one replica lies between the first and the last of another's tensor;
+    within a replica, two parameters may well be one."""
+    memory = [
+        (str(p.device), p.data_ptr(), p.data_ptr() + _extent(p), rank, i)
+        for rank, params in enumerate(device_params)
+        for i, p in enumerate(params)
+        if p.numel()
+    ]
+    for one, other in combinations(sorted(memory), 2):
+        (device, _, end, rank, i), (device_2, start, _, rank_2, j) = one, other
+        if rank != rank_2 and device == device_2 and start < end:
+            raise AssertionError(
+                f"replicas share the storage of parameter {i}: one is an alias"
+                + (f" of parameter {j}" if i != j else "")
+            )
+
+
+def _extent(x: Tensor) -> int:
+    """Bytes from the first element of `x` in memory to its last, strides included."""
+    steps = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    return (steps + 1) * x.element_size()
 
 
 def assert_equals_one_device(ours: Sequence[Tensor], one_device: Sequence[Tensor]) -> float:
-    """Insist that `ours` equals what one device computed, up to rounding; return the difference."""
-    difference = largest_difference(ours, one_device)
-    scale = max(1.0, *(p.abs().max().item() for p in one_device))
-    if not difference <= TOLERANCE[one_device[0].dtype] * scale:  # written so that NaN fails
-        raise AssertionError(f"{difference:.1e} away from what one device computes")
-    return difference
+    """Insist that `ours` equals what one device computed, up to rounding; return the difference.
+
+    Each tensor is measured by its own scale, the largest number in it, at least 1. Raises
+    AssertionError also for other shapes and dtypes, and where one device computed NaN or infinity,
+    of which nothing can be equal; ValueError for dtypes without a tolerance.
+    """
+    largest = 0.0
+    for i, (our, their) in enumerate(zip(ours, one_device, strict=True)):
+        if our.dtype != their.dtype:
+            raise AssertionError(f"tensor {i} is {our.dtype}, but one device has {their.dtype}")
+        if their.dtype not in TOLERANCE:
+            raise ValueError(f"proofs know how float32 and float64 round, not {their.dtype}.")
+        if not their.isfinite().all():
+            raise AssertionError(f"one device itself computes NaN or infinity in tensor {i}")
+        difference = largest_difference([our], [their])
+        scale = max(1.0, their.abs().max().item()) if their.numel() else 1.0
+        if not difference <= TOLERANCE[their.dtype] * scale:  # NaN is not, either
+            raise AssertionError(
+                f"tensor {i} is {difference:.1e} away from what one device computes"
+            )
+        largest = max(largest, difference)
+    return largest
 
 
 def random_batches(
     num_batches: int, batch_size: int, dtype: torch.dtype
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield random images (n, 1, 28, 28) with labels (n,); they are the same in every proof."""
+    """Yield random images (n, 1, 28, 28) with labels (n,); they are the same in every proof.
+
+    Raises ValueError without a batch or an example: where nothing is computed, all are equal.
+    """
+    if num_batches < 1 or batch_size < 1:
+        raise ValueError(
+            f"A proof needs at least one step and one example, not {num_batches} steps of "
+            f"{batch_size} examples."
+        )
     generator = torch.Generator().manual_seed(1)
     for _ in range(num_batches):
         X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)

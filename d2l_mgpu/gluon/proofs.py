@@ -53,12 +53,13 @@ def copy_weights(source: torch.nn.Module, net: gluon.Block) -> None:
 
 
 def largest_difference(ours: Iterable[np.ndarray], theirs: Iterable[np.ndarray]) -> float:
-    """Return the largest absolute difference between two lists of arrays of equal shapes."""
+    """Return the largest absolute difference between two lists of arrays of equal shapes; NaN where
+    one holds NaN."""
     return proofs.largest_difference(as_tensors(ours), as_tensors(theirs))
 
 
 def assert_replicas_identical(device_params: Sequence[Sequence[np.ndarray]]) -> None:
-    """Insist that all replicas hold the same bits, each in storage of its own."""
+    """Insist that all replicas hold the same bits, each in memory of its own."""
     proofs.assert_replicas_identical([as_tensors(params) for params in device_params])
 
 
@@ -82,7 +83,6 @@ def prove_equals_one_device(
     largest difference over all steps; raises AssertionError where the replicas come apart, share
     storage, or leave the path of the one device.
     """
-    generator = torch.Generator().manual_seed(1)
     start = [p.astype(dtype) for p in lenet_params()]
     device_params = [get_params(start, device) for device in devices]
     one_device = [p.copy() for p in start]
@@ -90,9 +90,8 @@ def prove_equals_one_device(
         p.attach_grad()
     lr, difference = 0.1, 0.0
     assert_replicas_identical(device_params)
-    for _ in range(num_steps):
-        X = from_torch(torch.randn((batch_size, 1, 28, 28), generator=generator)).astype(dtype)
-        y = from_torch(torch.randint(10, (batch_size,), generator=generator))
+    for images, labels in proofs.random_batches(num_steps, batch_size, torch.float32):
+        X, y = from_torch(images).astype(dtype), from_torch(labels)
         train_batch(X, y, device_params, devices, lr)
         with autograd.record():
             mean_loss = loss(lenet(X, one_device), y).mean()

@@ -21,6 +21,7 @@ from d2l_mgpu import (
     assert_equals_one_device,
     exact_dtype,
     get_devices,
+    largest_difference,
     load_data_fashion_mnist,
     on_device,
     resnet18,
@@ -128,7 +129,7 @@ def test_bfloat16_stays_within_its_tolerance_and_weights_stay_float32(images: Im
     plain, ours = (
         steps(LeNet, images, torch.float32, with_options(bf16=bf16)) for bf16 in (False, True)
     )
-    difference = max(float((a - b).abs().max()) for a, b in zip(ours, plain, strict=True))
+    difference = largest_difference(ours, plain)
     assert 0 < difference < 4 * BF16
     net = FastNet(LeNet(), DEVICE, bf16=True)
     logits = net(images[:4][0].to(DEVICE))

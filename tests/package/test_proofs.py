@@ -1,11 +1,21 @@
 """Each known fault, planted in the package's own functions, makes the proof fail."""
 
 import builtins
+import math
+import re
 
 import pytest
 import torch
 
-from d2l_mgpu import get_params, prove_equals_one_device, scratch, train_batch
+from d2l_mgpu import (
+    assert_equals_one_device,
+    assert_replicas_identical,
+    get_params,
+    largest_difference,
+    prove_equals_one_device,
+    scratch,
+    train_batch,
+)
 
 CPU = torch.device("cpu")
 
@@ -119,3 +129,125 @@ def test_the_proof_runs_the_functions_it_is_given():
 
     prove_equals_one_device(counted, get_params, [CPU] * 2, num_steps=4)
     assert len(calls) == 4
+
+
+# What the comparisons themselves must not let through.
+
+NAN, INF, ZERO = torch.tensor([0.0, torch.nan]), torch.tensor([0.0, torch.inf]), torch.zeros(2)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_largest_difference_is_nan_wherever_one_is(place):
+    tensors = [ZERO] * 3
+    with_nan = [*tensors[:place], NAN, *tensors[place + 1 :]]
+    assert math.isnan(largest_difference(with_nan, tensors))
+    assert math.isnan(largest_difference(tensors, with_nan))
+    assert math.isnan(largest_difference(with_nan, with_nan))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "difference"),
+    [
+        (INF, ZERO, math.inf),
+        (torch.tensor([1 + 2j]), torch.tensor([1 - 2j]), 4),
+        (torch.tensor([1 + 2j]), torch.tensor([1.0]), 2),
+        (torch.tensor([2**53 + 1]), torch.tensor([2**53]), 1),
+        (torch.tensor([2**63 - 1]), torch.tensor([-(2**63)]), 2.0**64),
+        (torch.tensor([True]), torch.tensor([False]), 1),
+        (torch.zeros(0, 3), torch.zeros(0, 3), 0),
+        (torch.tensor(3.0), torch.tensor(5.0, dtype=torch.float64), 2),
+    ],
+)
+def test_the_largest_difference_misses_no_kind_of_number(ours, theirs, difference):
+    assert largest_difference([ours], [theirs]) == difference
+    assert largest_difference([theirs], [ours]) == difference
+
+
+def test_the_largest_difference_of_infinities_is_nan():
+    assert math.isnan(largest_difference([ZERO, INF], [ZERO, INF]))
+
+
+@pytest.mark.parametrize(
+    ("our_shape", "their_shape"), [((3, 1), (3,)), ((2, 3), (3,)), ((1,), ()), ((0,), (1,))]
+)
+def test_shapes_that_would_broadcast_are_not_compared(our_shape, their_shape):
+    says = re.escape(f"tensor 1 has shape {our_shape}, not {their_shape}")
+    with pytest.raises(AssertionError, match=says):
+        largest_difference([ZERO, torch.zeros(our_shape)], [ZERO, torch.zeros(their_shape)])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "says"),
+    [
+        (NAN, ZERO, "tensor 1 is nan away"),
+        (ZERO, NAN, "one device itself computes NaN or infinity in tensor 1"),
+        (INF, INF, "one device itself computes NaN or infinity in tensor 1"),
+        (INF, ZERO, "tensor 1 is inf away"),
+        (ZERO.double(), ZERO, r"tensor 1 is torch.float64, but one device has torch.float32"),
+        (torch.full((2,), 15.0), ZERO, "tensor 1 is 1.5e\\+01 away"),  # beside the 2e6
+    ],
+)
+def test_what_does_not_equal_one_device(ours, theirs, says):
+    large = torch.full((3,), 2e6)
+    with pytest.raises(AssertionError, match=says):
+        assert_equals_one_device([large, ours, ZERO], [large, theirs, ZERO])
+
+
+def test_each_tensor_is_allowed_the_rounding_of_its_own_scale():
+    large = torch.full((3,), 2e6)
+    assert assert_equals_one_device([large + 4, ZERO], [large, ZERO]) == 4
+    assert assert_equals_one_device([torch.zeros(0)], [torch.zeros(0)]) == 0
+
+
+def test_a_dtype_without_tolerance_is_refused():
+    half = [ZERO.bfloat16()]
+    with pytest.raises(ValueError, match=r"float32 and float64 round, not torch\.bfloat16"):
+        assert_equals_one_device(half, half)
+
+
+BUFFER = torch.zeros(6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ([ZERO], [-ZERO], r"replicas 0 and 1 differ by 0.0e\+00 in parameter 0"),
+        ([ZERO], [ZERO.double()], "torch.float32 of shape .2,., torch.float64"),
+        ([ZERO], [torch.zeros(2, 1)], r"of shape \(2,\), torch.float32 of shape \(2, 1\)"),
+        ([ZERO], [NAN], "replica 1 holds NaN in parameter 0"),
+        ([NAN], [NAN.clone()], "replica 0 holds NaN in parameter 0"),
+        ([ZERO, ZERO], [ZERO.clone()], "replica 1 has 1 parameters, replica 0 has 2"),
+        ([BUFFER[:4]], [BUFFER[2:]], "share the storage of parameter 0: one is an alias"),
+        ([BUFFER[0::2]], [BUFFER[1::2]], "share the storage of parameter 0"),
+        ([BUFFER[:3], ZERO[:1]], [BUFFER[3:], BUFFER[2:3]], "parameter 0: .* of parameter 1"),
+    ],
+)
+def test_what_replicas_must_not_be(first, second, says):
+    with pytest.raises(AssertionError, match=says):
+        assert_replicas_identical([first, second])
+
+
+def test_what_replicas_may_be():
+    tied = torch.ones(3)
+    assert_replicas_identical([[tied, tied], [tied.clone(), tied.clone()]])
+    assert_replicas_identical([[torch.zeros(0)], [torch.zeros(0)]])
+    assert_replicas_identical([[BUFFER[:3]], [BUFFER[3:]]])  # no byte in common
+    assert_replicas_identical([[INF], [INF.clone()]])
+    assert_replicas_identical([])
+
+
+@pytest.mark.parametrize("nothing", [{"num_steps": 0}, {"batch_size": 0}])
+def test_a_proof_that_computes_nothing_is_refused(nothing):
+    with pytest.raises(ValueError, match="at least one step and one example"):
+        prove_equals_one_device(train_batch, get_params, [CPU], **nothing)
+
+
+@pytest.mark.parametrize("parameter", range(8))
+def test_the_proof_catches_nan_in_any_parameter(parameter):
+    def with_nan(X, y, device_params, *how):
+        train_batch(X, y, device_params, *how)
+        for params in device_params:
+            params[parameter].data.flatten()[-1] = torch.nan
+
+    with pytest.raises(AssertionError, match=f"NaN in parameter {parameter}"):
+        prove_equals_one_device(with_nan, get_params, [CPU] * 2, num_steps=1)

@@ -53,7 +53,7 @@ def test_two_replicas_learn_60000_real_images():
 def test_lenet_takes_the_same_50_steps_on_one_and_on_two_replicas():
     one, two = (train_lenet(k, 1, num_train=50 * 256, num_test=256)[0] for k in (1, 2))
     assert len(one) == 50
-    assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < 1e-4
+    assert one == pytest.approx(two, abs=1e-4)
 
 
 def test_resnet18_learns_from_real_images_alike_in_one_and_in_two_processes(capsys):

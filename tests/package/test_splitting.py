@@ -15,7 +15,7 @@ from d2l_mgpu import (
     splitting,
 )
 from d2l_mgpu.models import LAYERS
-from d2l_mgpu.traffic import all_gather
+from d2l_mgpu.traffic import all_gather, sum_gradients
 
 CPU = torch.device("cpu")
 PARAMETERS = 129_068
@@ -148,6 +148,24 @@ def test_the_proof_notices_a_planted_fault(name, target, attribute, fault, monke
     monkeypatch.setattr(target, attribute, fault)
     with pytest.raises(AssertionError):
         prove(name, 2, num_steps=1)
+
+
+@pytest.mark.parametrize("parameter", range(8))
+def test_the_proof_notices_nan_in_the_gradient_of_any_parameter(parameter, monkeypatch):
+    def nan_in_one(device_params, traffic):
+        sum_gradients(device_params, traffic)
+        for params in device_params:
+            params[parameter].grad.flatten()[-1] = torch.nan
+
+    monkeypatch.setattr(splitting, "sum_gradients", nan_in_one)
+    with pytest.raises(AssertionError, match=r"nan away|NaN in parameter"):
+        prove("data", 2, num_steps=1)
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_proof_without_a_step_is_refused(name):
+    with pytest.raises(ValueError, match="at least one step and one example"):
+        prove(name, 2, num_steps=0)
 
 
 # The counts: float32 has 4 bytes.
