@@ -16,7 +16,7 @@ from d2l_mgpu.processes.output import Output
 from d2l_mgpu.processes.worker import work
 
 _PATIENCE = 3.0  # seconds that the other ranks get to end by themselves after one has failed
-_FAREWELL = 10.0  # seconds that processes get to end after all functions have returned
+_FAREWELL = 5.0  # seconds that processes get to end after all functions have returned
 
 
 class AgentThread(threading.Thread):
@@ -32,6 +32,8 @@ class AgentThread(threading.Thread):
         self.exit_codes: dict[int, int] = {}  # of the worker that the agent saw fail first
         self.vanished: list[int] = []  # ranks that ended without a word
         self.late: list[int] = []  # ranks still running at the timeout
+        self.last_call = float("inf")  # until when the processes have to end once all returned
+        self.wanted = True
         self.ended = threading.Event()
 
     def file(self, rank: int, kind: str) -> Path:
@@ -40,6 +42,13 @@ class AgentThread(threading.Thread):
 
     def has(self, rank: int, kind: str) -> bool:
         return self.file(rank, kind).exists()
+
+    def all_returned(self) -> bool:
+        """Whether there is a result of every rank; from now on, the processes have to end."""
+        returned = all(self.has(rank, "returned") for rank in self.ranks)
+        if returned:
+            self.last_call = min(self.last_call, time.monotonic() + _FAREWELL)
+        return returned
 
     def run(self) -> None:
         try:
@@ -87,6 +96,8 @@ class AgentThread(threading.Thread):
         logs = DefaultLogsSpecs(log_dir=str(self.folder / "agent"))
         self.agent = LocalElasticAgent(spec, logs, start_method=start_method())
         try:
+            if not self.wanted:  # a Ctrl-C came while the server was starting
+                return
             failures = self.agent.run().failures
             self.exit_codes = {rank: failed.exitcode for rank, failed in failures.items()}
         finally:
@@ -101,19 +112,28 @@ class AgentThread(threading.Thread):
             self.vanished = [rank for rank in self.ranks if self._has_vanished(rank)]
             if self.vanished or any(self.has(rank, "raised") for rank in self.ranks):
                 give_up = min(give_up, time.monotonic() + _PATIENCE)
-            if all(self.has(rank, "returned") for rank in self.ranks):
-                give_up = min(give_up, time.monotonic() + _FAREWELL)
+            if self.all_returned():
+                give_up = self.last_call
             if time.monotonic() > give_up:
                 self.late = [rank for rank in self.ranks if not self.has(rank, "returned")]
                 return
 
     def stop(self) -> None:
-        """Kill the workers that still run, and what they started; show what is left to show."""
+        """Kill the workers that still run, and what they started; show what is left to show.
+
+        Where all ranks have returned, they are about to end: the agent is telling them to, and
+        would wait for ever until one that we kill has heard it.
+        """
+        self.wanted = False
+        if self.all_returned():
+            self.ended.wait(max(0.0, self.last_call - time.monotonic()))
         while self.ident is not None:  # else it could not be started
             self._kill()
             if self.ended.wait(0.05):
                 self.join()
                 break
+            if self.all_returned():
+                self._wake()
         for output in self.outputs:
             output.show(ended=True)
 
@@ -128,6 +148,14 @@ class AgentThread(threading.Thread):
             # PermissionError is what macOS says of a group that has ended.
             with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 os.killpg(int(self.file(rank, "pid").read_text()), signal.SIGKILL)
+
+    def _wake(self) -> None:
+        """Tell the agent that as many workers have heard it as there are. Only the semaphore that
+        counts them can: nothing else ends its wait for a worker that was killed."""
+        with suppress(AttributeError):  # it has ended meanwhile
+            heard = self.agent._pcontext._worker_finished_event._cond._woken_count
+            for _ in self.ranks:
+                heard.release()
 
     def first_death(self, raised: set[int]) -> int | None:
         """Return the rank that died without an exception. The agent knows, but it overlooks exit

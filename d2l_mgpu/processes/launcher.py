@@ -11,10 +11,12 @@ in one temporary folder; and the server ends with its caller.
 
 import os
 import pickle
+import shutil
 import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,7 +48,9 @@ def launch(
 
     In each process `torch.distributed` is initialized and `rank_device()` is the rank's device.
     What the ranks print appears here: rank 0 live, the others when all have finished. Programs
-    that they start end with them. A rank may itself call `launch`.
+    that they start end with them, unless they begin a session of their own. A rank may itself call
+    `launch`. It computes with the default dtype, the precision of products and the choice of
+    deterministic algorithms that the caller has.
 
     On Linux the first launch starts a server that imports PyTorch and ends with this process; the
     ranks of all launches are copies of it. Set D2L_MGPU_START=spawn in the environment to have each
@@ -67,7 +71,7 @@ def launch(
         finally:
             with uninterrupted():
                 agent.stop()
-        if all(agent.has(rank, "returned") for rank in agent.ranks):
+        if agent.all_returned():
             return [_result(agent, rank) for rank in agent.ranks]
         raise _failure(agent, timeout)
 
@@ -79,14 +83,21 @@ def _checked(fn: object, num_devices: int, timeout: float | None) -> list[torch.
     seconds = 0 if isinstance(timeout, bool) or not isinstance(timeout, int | float) else timeout
     if timeout is not None and not seconds > 0:
         raise ValueError(f"timeout must be a number of seconds above 0 or None, not {timeout!r}.")
-    devices = get_devices(num_devices, quiet=True)
-    most = max(16, 4 * (os.cpu_count() or 1), len(set(devices)))
-    if num_devices > most:
+    accelerators = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    most = max(16, 4 * (os.cpu_count() or 1), accelerators)
+    if isinstance(num_devices, int) and num_devices > most:
         raise ValueError(
             f"num_devices is {num_devices}, but each is a process of about 300 MB, and on this "
             f"machine launch starts at most {most}; use fewer, or torchrun on more machines."
         )
-    return devices
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ValueError(
+            "The working directory was removed, and no process can start there: change to another "
+            "with os.chdir."
+        ) from None
+    return get_devices(num_devices, quiet=True)
 
 
 def _result(agent: AgentThread, rank: int) -> Any:
@@ -113,7 +124,10 @@ def _failure(agent: AgentThread, timeout: float | None) -> Exception:
     dead = agent.first_death(set(raised))
     if first is not None and (dead is None or not raised[first].blames_peer):
         found = raised[first]
-        error = RankError(first, f"failed: {found.summary}", found.traceback)
+        problem = f"failed: {found.summary}"
+        if found.blames_peer:
+            problem = f"failed in a collective{_to_look_for(agent)}: {found.summary}"
+        error = RankError(first, problem, found.traceback)
         with suppress(Exception):  # it may know only in its own process how to be unpickled
             error.__cause__ = pickle.loads(found.pickled) if found.pickled else None
         return error
@@ -125,11 +139,34 @@ def _failure(agent: AgentThread, timeout: float | None) -> Exception:
             end = f"killed by {names.get(-code, f'signal {-code}')}"
         last_words = agent.file(dead, "fatal")
         text = last_words.read_text(errors="replace") if last_words.exists() else ""
-        return RankError(dead, f"died before its function returned: {end}", text)
+        if "collective mismatch" in text:
+            end += f" in a collective{_to_look_for(agent)}"
+        elif _is_full(agent.folder):
+            end += f"; there is no room left in {agent.folder.parent}"
+        when = (
+            "when others had not returned yet"
+            if agent.has(dead, "returned")
+            else ("before its function returned")
+        )
+        return RankError(dead, f"died {when}: {end}", text)
     if agent.late and timeout is not None:
         return TimeoutError(
             f"{len(agent.late)} of {len(agent.ranks)} ranks had not returned after {timeout:g} "
             f"seconds: {', '.join(map(str, agent.late))}; look for a collective that not every "
             "rank calls, or allow a longer timeout."
         )
-    return RuntimeError(f"The processes could not be started: {agent.agent_error}")
+    return RuntimeError(
+        f"The processes could not be started: {agent.agent_error} (they need room in "
+        f"{agent.folder.parent} and, on Linux, in /dev/shm)."
+    )
+
+
+def _to_look_for(agent: AgentThread) -> str:
+    """What makes a collective fail although no rank died before."""
+    returned = ", ".join(str(rank) for rank in agent.ranks if agent.has(rank, "returned"))
+    already = f", when rank {returned} had already returned" if returned else ""
+    return f"{already} (every rank must call it, with a tensor of the same shape and dtype)"
+
+
+def _is_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < 2**16

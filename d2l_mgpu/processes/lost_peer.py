@@ -25,7 +25,8 @@ def blames_peer(error: BaseException | None) -> bool:
         return True
     if isinstance(error, RuntimeError) and re.search(r"gloo|nccl", str(error), re.IGNORECASE):
         return True
-    return blames_peer(error.__cause__ or error.__context__)
+    context = None if error.__suppress_context__ else error.__context__
+    return blames_peer(error.__cause__ or context)
 
 
 def leave(why: str) -> NoReturn:

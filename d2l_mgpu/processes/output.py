@@ -1,6 +1,7 @@
 """What the ranks print, on its way to the standard output of the process that launched them."""
 
 import codecs
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +37,9 @@ class Output:
             states = [state for state in states if state.strip() or "\r" not in state]
             text = "".join(self.prefix + state.strip("\r") + "\n" for state in states)
         if text:
-            print(text, end="", flush=True)
+            # A terminal may lack letters that the rank could write into its file.
+            known = getattr(sys.stdout, "encoding", None) or "utf-8"
+            print(text.encode(known, "replace").decode(known), end="", flush=True)
 
 
 def _last_state(line: str) -> str:

@@ -11,9 +11,11 @@ import linecache
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ import torch.distributed as dist
 
 from d2l_mgpu.processes.fork_server import SERVER
 from d2l_mgpu.processes.joining import join_process_group
-from d2l_mgpu.processes.lost_peer import blames_peer
+from d2l_mgpu.processes.lost_peer import blames_peer, first_line
 from d2l_mgpu.processes.threads import limit_threads
 
 
@@ -55,7 +57,10 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
     }
     try:
         with atomic_write(file) as job:
-            cloudpickle.dump((fn, args, sources), job)  # no copy of a huge argument in memory
+            # Written as it is pickled: no copy of a huge argument in memory.
+            cloudpickle.dump((fn, args, sources, modes_of_torch()), job)
+    except OSError as error:
+        raise _no_room_for("the function and its arguments", error) from None
     except Exception:
         name = getattr(fn, "__name__", repr(fn))
         parts = [(f"the function {name}", fn)]
@@ -70,7 +75,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
                     f"{what} cannot be sent to another process ({error}); "
                     "create it inside the function instead."
                 ) from error
-        raise  # each part can be sent: it is the disk that has no room for them
+        raise
 
 
 def work(
@@ -81,15 +86,19 @@ def work(
 
     rank = int(os.environ["RANK"])
     stem = Path(folder) / str(rank)
-    _live_and_die_with_caller(stem)
-    _be_like_a_new_process(environment)
-    _redirect_output(stem)
+    try:
+        _live_and_die_with_caller(stem)
+        _be_like_a_new_process(environment)
+        _redirect_output(stem)
+    except BaseException:
+        os._exit(1)  # the folder is gone, since the caller was killed: leave nothing elsewhere
     try:
         _join_group(rank, devices, Path(folder) / "store")
         limit_threads(num_threads)
         with (Path(folder) / "job").open("rb") as file:
-            fn, args, sources = pickle.load(file)
+            fn, args, sources, modes = pickle.load(file)
         linecache.cache.update(sources)  # tracebacks show the lines of notebook cells
+        set_modes(modes)
         SERVER.adopt()
         _send(fn(*args), rank, stem)
     except BaseException as error:
@@ -106,23 +115,41 @@ def work(
         dist.destroy_process_group()
 
 
+def modes_of_torch() -> tuple[Any, ...]:
+    """What `set_modes` takes: how this process makes tensors and computes with them."""
+    return (
+        torch.get_default_dtype(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+
+
+def set_modes(modes: tuple[Any, ...]) -> None:
+    """Compute as the process does that these `modes_of_torch` are from."""
+    dtype, precision, deterministic, warn_only = modes
+    torch.set_default_dtype(dtype)
+    torch.set_float32_matmul_precision(precision)
+    if deterministic:  # else it is so in a new process; saying it imports a compiler, in seconds
+        torch.use_deterministic_algorithms(True, warn_only=warn_only)
+
+
 def _live_and_die_with_caller(stem: Path) -> None:
     """Die at once of SIGINT, and on Linux when the caller dies. Lead a process group that those
     who know `<stem>.pid` can kill: this process and what it starts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback: the caller tells the reader
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while we were starting
-    os.setpgid(0, 0)
-    with atomic_write(stem.with_suffix(".pid")) as file:
-        file.write(f"{os.getpid()}\n".encode())
     caller = multiprocessing.parent_process()
-    if caller is None:
-        return
+    assert caller is not None
     if sys.platform == "linux":  # the kernel tells of the end of the pipe that only the caller has
         fcntl.fcntl(caller.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(caller.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(caller.sentinel, fcntl.F_SETFL, os.O_ASYNC)
     if not caller.is_alive():
         os._exit(1)  # it died before anyone could know of us
+    os.setpgid(0, 0)
+    with atomic_write(stem.with_suffix(".pid")) as file:
+        file.write(f"{os.getpid()}\n".encode())
 
 
 def _be_like_a_new_process(environment: dict[str, str]) -> None:
@@ -146,9 +173,18 @@ def _redirect_output(stem: Path) -> None:
 def _join_group(rank: int, devices: list[torch.device], store: Path) -> None:
     """Meet the other ranks through the file `store`: no port, no host name."""
     names = [name for _, name in socket.if_nameindex()]
-    os.environ["GLOO_SOCKET_IFNAME"] = next(name for name in names if name.startswith("lo"))
+    loopback = next(name for name in names if name.startswith("lo"))
+    os.environ["GLOO_SOCKET_IFNAME"] = loopback
     size = len(devices)
-    join_process_group(devices, rank, dist.FileStore(str(store), size), rank, size)
+    try:
+        join_process_group(devices, rank, dist.FileStore(str(store), size), rank, size)
+    except RuntimeError as error:
+        if not re.search("Unable to find address|bind:", str(error)):
+            raise
+        raise OSError(
+            f"ranks meet over the loopback interface {loopback}, which is down or has no free port "
+            f"({first_line(error)}); on Linux, `ip link set {loopback} up` brings it up"
+        ) from None
 
 
 def _send(result: Any, rank: int, stem: Path) -> None:
@@ -157,13 +193,22 @@ def _send(result: Any, rank: int, stem: Path) -> None:
     try:
         with atomic_write(stem.with_suffix(".returned")) as file:
             cloudpickle.dump(result, file)
-    except OSError:
-        raise  # the disk has no room for it
+    except OSError as error:
+        raise _no_room_for(f"the result of rank {rank}", error) from None
     except Exception as error:
         raise TypeError(
             f"the result of rank {rank}, a {type(result).__name__}, cannot be sent back to the "
             f"caller ({error}); return numbers, tensors or a state_dict instead."
         ) from None
+
+
+def _no_room_for(what: str, error: OSError) -> OSError:
+    folder = tempfile.gettempdir()
+    return OSError(
+        error.errno,
+        f"{what} cannot be written to {folder} ({error.strerror}): make room there, or name "
+        "another folder in the environment variable TMPDIR",
+    )
 
 
 def _describe(error: BaseException) -> Raised:

@@ -15,8 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.api import MultiprocessContext
+from torch.multiprocessing import ProcessExitedException, start_processes
 
 from d2l_mgpu import RankError, launch
+from d2l_mgpu.processes import agent
+from d2l_mgpu.processes.agent import AgentThread
+from d2l_mgpu.processes.worker import work
 from tests.support import ROOT
 from tests.support.leftovers import runs, wait_until
 
@@ -113,6 +118,11 @@ def test_a_process_that_another_thread_starts_meanwhile_is_left_alone(tmp_path: 
         resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # `process` used it
 
 
+def semaphores(launches: list[str]) -> list[Path]:
+    """Those that these launches, named like their folders, have on Linux."""
+    return [path for name in launches for path in Path("/dev/shm").glob(f"sem.{name}-*")]
+
+
 WAITING_SCRIPT = f"""
 import ctypes, signal, sys
 from pathlib import Path
@@ -135,7 +145,9 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("how", ["interrupt", "interrupt twice", "interrupt its group", "kill"])
+@pytest.mark.parametrize(
+    "how", ["interrupt", "interrupt twice", "interrupt its group", "kill", "kill its group"]
+)
 def test_an_interrupted_or_killed_script_leaves_nothing(how: str, tmp_path: Path) -> None:
     started, temporary = tmp_path / "started", tmp_path / "tmp"
     started.mkdir()
@@ -152,8 +164,12 @@ def test_an_interrupted_or_killed_script_leaves_nothing(how: str, tmp_path: Path
         wait_until(lambda: len(programs(started)) == 2 or script.poll() is not None)
         children = psutil.Process(script.pid).children(recursive=True)
         assert set(programs(started)) < {child.pid for child in children}
+        launches = [path.name for path in temporary.glob("d2l-mgpu-*")]
+        assert sys.platform != "linux" or semaphores(launches)
         if how == "kill":
             script.kill()
+        elif how == "kill its group":  # as a notebook's "Restart kernel" does
+            os.killpg(script.pid, signal.SIGKILL)
         elif how == "interrupt its group":
             os.killpg(script.pid, signal.SIGINT)
         else:
@@ -163,13 +179,49 @@ def test_an_interrupted_or_killed_script_leaves_nothing(how: str, tmp_path: Path
             script.send_signal(signal.SIGINT)
         out, err = script.communicate()
         wait_until(lambda: not any(runs(child) for child in children))
-        if how == "kill":
+        wait_until(lambda: not semaphores(launches))
+        if how.startswith("kill"):
             wait_until(lambda: os.listdir(temporary) == [])
         else:
             assert (out, err) == ("interrupted, as before: True\n", "")
             assert os.listdir(temporary) == []  # nor is the server, when the script has ended
     finally:
         script.kill()
+
+
+@pytest.mark.parametrize("farewell", [5.0, 0.2], ids=["patient", "in haste"])
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_an_interrupt_when_all_ranks_have_just_returned_ends_the_launch(
+    farewell: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is about to tell its workers that they may end; one that is killed then does not
+    hear it, and the agent would wait for it for ever."""
+
+    def is_done_after_a_second(self: MultiprocessContext) -> bool:
+        if done := len(self._return_values) == self.nprocs:
+            time.sleep(1)
+        return done
+
+    def interrupted(self: AgentThread, timeout: float | None) -> None:
+        wait_until(self.all_returned)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent, "_FAREWELL", farewell)
+    monkeypatch.setattr(MultiprocessContext, "_is_done", is_done_after_a_second)
+    monkeypatch.setattr(AgentThread, "watch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch(len, "any", num_devices=2)
+
+
+def test_a_rank_whose_folder_is_gone_because_its_caller_is_ends_and_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    started = start_processes(
+        lambda local_rank: work("/nowhere", [], 1, {}), start_method="fork", join=False
+    )
+    with pytest.raises(ProcessExitedException):  # and not ProcessRaisedException, by a file
+        started.join()
 
 
 @pytest.mark.faults

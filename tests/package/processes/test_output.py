@@ -1,5 +1,6 @@
 """What ranks print is shown line by line, with the rank that printed it."""
 
+import io
 import subprocess
 import sys
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from d2l_mgpu import launch
+from d2l_mgpu.processes.output import Output
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("each_start")]
 
@@ -51,3 +53,11 @@ def test_ranks_may_print_much(capfd: pytest.CaptureFixture[str]) -> None:
     launch(print_10_megabytes, num_devices=2)
     text = "x" * 10_000_000
     assert capfd.readouterr().out == f"[rank 0] {text}\n[rank 1] {text}\n"
+
+
+def test_letters_that_the_terminal_lacks_do_not_cost_the_results(tmp_path, monkeypatch):
+    file, terminal = tmp_path / "0.out", io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    file.write_text("độ chính xác 0.9\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    Output(file, "[rank 0] ").show(ended=True)
+    assert terminal.buffer.getvalue() == b"[rank 0] ?? ch?nh x?c 0.9\n"

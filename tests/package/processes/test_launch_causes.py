@@ -1,0 +1,145 @@
+"""What keeps a launch from its result is named: by the rank, by the machine, by the arguments."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from d2l_mgpu import RankError, launch
+from tests.support import ROOT
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def all_reduce_on_rank_1() -> None:
+    if dist.get_rank() == 1:
+        dist.all_reduce(torch.ones(3))
+
+
+def all_reduce_two_dtypes() -> None:
+    dist.all_reduce(torch.ones(3, dtype=(torch.float32, torch.float64)[dist.get_rank()]))
+
+
+def all_reduce_two_shapes() -> None:
+    dist.all_reduce(torch.ones(1 + 100_000 * dist.get_rank()))
+
+
+@pytest.mark.parametrize(
+    ("fn", "says"),
+    [
+        (all_reduce_on_rank_1, "^rank 1 failed in a collective, when rank 0 had already returned"),
+        (all_reduce_two_dtypes, "^rank 0 died .* in a collective"),
+        (all_reduce_two_shapes, "^rank 0 died .* in a collective"),
+    ],
+)
+def test_a_collective_that_ranks_call_differently_is_named(fn, says):
+    with pytest.raises(RankError, match=f"{says}.*every rank must call it, with a tensor of the s"):
+        launch(fn, num_devices=2)
+
+
+def test_a_rank_that_is_killed_after_it_has_returned_is_named_as_such():
+    def kill_rank_0_which_has_returned() -> None:
+        pids = [0, 0]
+        dist.all_gather_object(pids, os.getpid())
+        if dist.get_rank() == 1:
+            time.sleep(1)
+            os.kill(pids[0], signal.SIGKILL)
+            time.sleep(600)
+
+    with pytest.raises(RankError, match=r"^rank 0 died when others had not returned yet: .*SIGKIL"):
+        launch(kill_rank_0_which_has_returned, num_devices=2)
+
+
+def test_more_devices_than_fit_are_refused_before_a_list_of_them_is_made():
+    with pytest.raises(ValueError, match=r"num_devices is 1000000000000000, .* at most \d+; use"):
+        launch(len, "any", num_devices=10**15)
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(ValueError, match="The working directory was removed"):
+        launch(len, "any", num_devices=1)
+
+
+def test_ranks_compute_as_their_caller_does():
+    def modes() -> tuple[torch.dtype, bool, str]:
+        return (
+            torch.get_default_dtype(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.get_float32_matmul_precision(),
+        )
+
+    before = modes()
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.use_deterministic_algorithms(True)
+        torch.set_float32_matmul_precision("high")
+        assert launch(modes, num_devices=2) == [(torch.float64, True, "high")] * 2
+    finally:
+        torch.set_default_dtype(before[0])
+        torch.use_deterministic_algorithms(before[1])
+        torch.set_float32_matmul_precision(before[2])
+    assert launch(modes, num_devices=1) == [before]
+
+
+SCRIPT = """
+from d2l_mgpu import launch
+
+for fn, argument in ((len, "any"), (len, b"x" * 500_000), (bytes, 500_000)):
+    try:
+        launch(fn, argument, num_devices=1)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (
+            ["--net", "{python}"],
+            ["RankError rank 0 failed: OSError: ranks meet over the loopback interface lo"],
+        ),
+        (
+            ["--mount", "sh", "-c", "mount -t tmpfs -o ro none /dev/shm; exec {python}"],
+            [
+                "RuntimeError The processes could not be started: [Errno 30] Read-only file system "
+                "(they need room in {tmp} and, on Linux, in /dev/shm)."
+            ],
+        ),
+        (
+            ["--mount", "sh", "-c", "mount -t tmpfs -o size=200k none {tmp}; exec {python}"],
+            [
+                "OSError [Errno 28] the function and its arguments cannot be written to {tmp} (No",
+                "OSError: [Errno 28] the result of rank 0 cannot be written to {tmp} (No space",
+            ],
+        ),
+    ],
+    ids=["loopback down", "read-only /dev/shm", "full disk"],
+)
+def test_what_the_machine_lacks_is_named(machine, says, tmp_path):
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("needs root and Linux, for a machine of its own that lacks something")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    names = {"python": f"{sys.executable} {tmp_path}/script.py", "tmp": str(temporary)}
+    command = [word.format(**names) for word in machine]
+    if len(command) == 2:
+        command[1:] = command[1].split()
+    done = subprocess.run(
+        ["unshare", *command],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+    )
+    for sentence in says:
+        assert sentence.format(**names) in done.stdout, done.stdout + done.stderr
