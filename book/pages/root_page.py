@@ -1,5 +1,6 @@
 """Sphinx extension: who asks for the site, or for a language of it, is led to its first page."""
 
+import html
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -25,7 +26,7 @@ def add_page(app: Sphinx, exception: Exception | None) -> None:
     start = app.builder.get_target_uri(app.config.root_doc)
     page = ROOT_PAGE.format(
         language=language(app.config.language).tag,
-        title=app.config.html_title,
+        title=html.escape(app.config.html_title),
         start=start,
         canonical=f"{app.config.html_baseurl}{start}",
     )

@@ -35,6 +35,12 @@ ONLY_ARTICLES = """document.addEventListener("DOMContentLoaded", () => {
     return text(page.documentElement.outerHTML, anchor);
   };
 });"""
+# Sphinx shows the titles of sections in its results as if they were HTML.
+TITLES_ARE_TEXT = """document.addEventListener("DOMContentLoaded", () => {
+  const escape = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+  const titles = Object.entries(Search._index.alltitles);
+  Search._index.alltitles = Object.fromEntries(titles.map(([text, at]) => [escape(text), at]));
+});"""
 
 FONT_AWESOME = re.compile(
     r"@font-face\{[^{}]*fa-[^{}]*\}"
@@ -62,8 +68,8 @@ def choose_assets(
 ) -> None:
     """Leave out what the page does not use."""
     if pagename == "search":
-        app.add_js_file(None, body=NO_SUMMARIES)
-        app.add_js_file(None, body=ONLY_ARTICLES)
+        for script in (NO_SUMMARIES, ONLY_ARTICLES, TITLES_ARE_TEXT):
+            app.add_js_file(None, body=script)
     for kind in ("css_files", "script_files"):
         context[kind] = wanted(context[kind], context.get("body", ""))
 

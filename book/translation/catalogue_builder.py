@@ -36,7 +36,7 @@ def translatable(doctree: nodes.document) -> Iterator[tuple[nodes.Element, str]]
     """The pieces of a page to translate: not its formulas, its code or the docstrings it shows."""
     for node, text in extract_messages(doctree):
         from_page = not node.source or Path(node.source).suffix == ".md"
-        if from_page and not isinstance(node, nodes.math_block | nodes.raw):
+        if text and from_page and not isinstance(node, nodes.math_block | nodes.raw):
             yield node, text
 
 

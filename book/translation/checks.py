@@ -1,7 +1,8 @@
 """What a translation must keep of its English, and what it must not: checks of one message.
 
-Code, formulas, roles, links, placeholders and numbers are compared as the Markdown parser of the
-book sees them.
+Code, formulas, roles, links, images, HTML, placeholders and numbers are compared as the Markdown
+parser of the book sees them. So a translation brings no HTML and no address that the English has
+not.
 """
 
 import csv
@@ -27,7 +28,7 @@ VERSION = re.compile(
 )
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")
-MARKUP = re.compile(r"[*`$\[\]]|\{\w+\}`")
+MARKUP = re.compile(r"[*`$\[\]<]|\{\w+\}`|\{\{")
 ENGLISH_WORD = re.compile(r"(?<!\w)[A-Za-z][A-Za-z'-]*(?!\w)")
 PARAGRAPH = 60  # characters of English: in shorter texts a language cannot be told for sure
 COPIED = 4  # words: a longer run of the English must not be left in a translation
@@ -73,6 +74,13 @@ def content(text: str) -> Content:
                 words.append(title)
             case "link_open":
                 kept[f"]({token.attrs['href']})"] += 1
+                if "title" in token.attrs:
+                    words.append(f" {token.attrs['title']} ")
+            case "image":
+                kept[f"![]({token.attrs['src']})"] += 1
+                words.append(token.content)
+            case "html_inline":
+                kept[token.content] += 1
             case "text":
                 words.append(token.content)
             case "softbreak" | "hardbreak":
@@ -91,7 +99,7 @@ def content(text: str) -> Content:
 
 
 def changed_content(english: str, translation: str, language: Language) -> Iterator[str]:
-    """Code, formulas, roles, links, placeholders and numbers that differ from the English.
+    """Code, formulas, roles, links, images, HTML, placeholders and numbers that differ.
 
     A number may be written as the language writes it; a link may lead to the page in the language.
     """

@@ -1,6 +1,12 @@
-"""The words of the interface: ours, and those of Sphinx and the theme that our pages show."""
+"""The words of the interface: ours, and those of Sphinx and the theme that our pages show.
+
+Sphinx and the theme write them into elements, attributes and scripts as they are, so a word of the
+interface is plain text, or no page is built.
+"""
 
 import json
+import re
+from typing import Any
 
 from babel.messages.extract import extract_from_dir
 from sphinx.application import Sphinx
@@ -12,6 +18,7 @@ from book.config import ROOT
 from book.extensions import PARALLEL_SAFE
 from book.translation.catalogues import Source
 
+SPECIAL = re.compile(r"""[<>&"'`\\]""")
 CODE = [("**.py", "python"), ("**.html", "jinja2")]
 THEME = (
     # Around the page
@@ -68,17 +75,27 @@ def sources() -> list[Source]:
     return [*ours, *titles, *(Source(text, "theme") for text in theirs)]
 
 
+def special_signs(text: str) -> list[str]:
+    """The signs of a text that mean something to HTML or to a string of JavaScript."""
+    return sorted(set(SPECIAL.findall(text)))
+
+
+def literal(value: Any) -> str:
+    """A value as JavaScript that cannot end the script in which it stands."""
+    return json.dumps(value, ensure_ascii=False).replace("</", r"<\/")
+
+
 def script() -> str:
     """JavaScript that gives the search and the copy buttons their words."""
     search = {"messages": {text: _(text) for text in SEARCH}, "locale": "", "plural_expr": "0"}
     copy = {name: _(text) for name, text in COPY.items()}
     return "\n".join(
         [
-            f"Documentation.addTranslations({json.dumps(search, ensure_ascii=False)});",
-            f"messages[locale] = {json.dumps(copy, ensure_ascii=False)};",
+            f"Documentation.addTranslations({literal(search)});",
+            f"messages[locale] = {literal(copy)};",
             *(
                 # The extension reads its settings before settings.py has translated them.
-                f"{name} = {json.dumps(_(BUTTONS[setting]), ensure_ascii=False)};"
+                f"{name} = {literal(_(BUTTONS[setting]))};"
                 for name, setting in HINTS.items()
             ),
             "iconCopy = iconCopy.replace(/<title>.*?<.title>/, '');",

@@ -4,6 +4,7 @@ Before Sphinx puts a translation into a paragraph, the English is kept; afterwar
 the paragraph, for readers who switch it on, or, where the translation is stale, who ask for it.
 """
 
+import html
 import pickle
 from functools import cache
 from pathlib import Path
@@ -135,7 +136,7 @@ def english_environment(doctrees: Path) -> BuildEnvironment | None:
 def visit_original(writer: HTML5Translator, node: Original) -> None:
     """Open the box of an English original, folded where it is there because of a stale text."""
     if node["state"] == "stale":
-        hint = _("The English has changed since this was translated")
+        hint = html.escape(_("The English has changed since this was translated"))
         writer.body.append(
             f'<details class="original stale-original"><summary>{hint}</summary><div lang="en">'
         )

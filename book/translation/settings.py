@@ -8,6 +8,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.errors import ExtensionError
 from sphinx.locale import _, translators
 
 from book.extensions import PARALLEL_SAFE
@@ -15,7 +16,7 @@ from book.files import write_if_changed
 from book.languages import ENGLISH, Language, language
 from book.translation import catalogues, figures
 from book.translation.catalogues import LOCALES, words
-from book.translation.interface import BUTTONS, NUMBERS
+from book.translation.interface import BUTTONS, NUMBERS, special_signs
 
 
 def digest(root: Path, spoken: Language) -> str:
@@ -32,6 +33,16 @@ def write_figures(root: Path, spoken: Language) -> None:
         write_if_changed(target, figures.translated(path, spoken.tag, messages))
 
 
+def demand_plain_text(spoken: Language, messages: dict[str, str]) -> None:
+    """Raise ExtensionError if a word that pages take as it is could be more than a word."""
+    for english, translation in messages.items():
+        if signs := special_signs(translation):
+            raise ExtensionError(
+                f"{spoken.code}: the translation {translation!r} of {english!r} has "
+                f"{' '.join(signs)}, which every page would take for markup: write it without"
+            )
+
+
 def speak(messages: dict[str, str]) -> None:
     """Let our words of the interface go before Sphinx's and the theme's own."""
     for domain in ("sphinx", "booktheme"):
@@ -44,8 +55,10 @@ def prepare(app: Sphinx, config: Config) -> None:
     spoken = language(config.language)
     if spoken is not ENGLISH:
         write_figures(root, spoken)
-        speak(words(root, spoken, "interface"))
+        interface = words(root, spoken, "interface")
         title = words(root, spoken, config.root_doc).get(config.html_title, config.html_title)
+        demand_plain_text(spoken, {**interface, config.html_title: title})
+        speak(interface)
         drawings = f"/{figures.FOLDER}/{spoken.folder}/img"
         settings: dict[str, Any] = {
             "translations_digest": digest(root, spoken),

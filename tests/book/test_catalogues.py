@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from docutils.utils import new_document
 from polib import POEntry, POFile
+from sphinx import addnodes
 from sphinx.errors import ExtensionError
 
 from book.languages import TRANSLATIONS
 from book.translation import catalogues
+from book.translation.catalogue_builder import translatable
 from book.translation.catalogues import Source, state
 from book.translation.merge import former_texts, merged
 
@@ -146,6 +149,13 @@ def test_a_catalogue_survives_its_file(tmp_path: Path) -> None:
     before = path.read_bytes()
     catalogues.write(path, merged(read, sources(FIRST, EDITED, "É {ref}`x` %s")))
     assert path.read_bytes() == before
+
+
+def test_a_part_of_the_book_without_a_title_has_no_message() -> None:
+    """An empty message would take the place of the catalogue's header."""
+    page = new_document("")
+    page += addnodes.toctree(caption="", rawcaption="", entries=[], rawentries=[])
+    assert [*translatable(page)] == []
 
 
 def test_sphinx_gets_stale_translations_but_no_guesses() -> None:

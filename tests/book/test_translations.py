@@ -1,16 +1,19 @@
 """The committed translations: complete, current, and true to what they translate."""
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from polib import POEntry
+from sphinx.errors import ExtensionError
 
 from book.languages import TRANSLATIONS, Language, language
-from book.translation import catalogues, checks
+from book.translation import catalogues, checks, interface, settings
 from book.translation.checks import problems
 from tests.support import ROOT
+from tests.support.snippets import IMAGE, SNIPPETS
 from tests.support.tiny_book import run_book
 
 CATALOGUES = [
@@ -122,6 +125,46 @@ def test_a_planted_defect_is_found(code: str, old: str, new: str, said: str) -> 
     assert old in RIGHT[code]
     found = problems(ENGLISH, RIGHT[code].replace(old, new), language(code))
     assert any(line.startswith(said) for line in found), found
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS.values(), ids=SNIPPETS)
+@pytest.mark.parametrize("code", RIGHT)
+def test_html_scripts_and_addresses_that_the_english_has_not_are_found(
+    code: str, snippet: str
+) -> None:
+    spoken, planted = language(code), f"{RIGHT[code]} {snippet}"
+    assert problems(ENGLISH, planted, spoken)
+    assert not [*checks.changed_content(f"{ENGLISH} {snippet}", planted, spoken)]
+    assert not [*checks.broken_markup(f"{ENGLISH} {snippet}", planted)]
+
+
+@pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
+def test_words_of_the_interface_are_plain_text(spoken: Language) -> None:
+    words = catalogues.words(ROOT, spoken, "interface").values()
+    assert [word for word in words if interface.special_signs(word)] == []
+
+
+@pytest.mark.parametrize("word", ["<b>", "&lt;b&gt;", '"', "'", "`", "\\x3cb", "a>b"])
+def test_no_page_is_built_with_a_word_of_the_interface_that_is_more(word: str) -> None:
+    with pytest.raises(ExtensionError, match=r"zh_CN: the translation .* of 'Search' has .*write"):
+        settings.demand_plain_text(language("zh_CN"), {"Search": f"搜索{word}"})
+    settings.demand_plain_text(language("zh_CN"), {"Search": "搜索 %s {x} (a)…"})
+
+
+def test_words_of_the_interface_cannot_end_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    word = f"</script>{IMAGE}"
+    monkeypatch.setattr(interface, "_", lambda text: word)
+    assert "</" not in interface.script().replace("<.title>", "")
+    assert interface.literal(word).count("script") == 1
+
+
+def test_the_templates_escape_the_words_of_the_interface() -> None:
+    """Those of the PDF are escaped by Jinja, which cannot do it where the theme has templates."""
+    templates = [*ROOT.glob("book/translation/templates/*"), *ROOT.glob("book/pages/templates/*")]
+    texts = [path.read_text(encoding="utf-8") for path in templates]
+    words = [word for text in texts for word in re.findall(r"\{\{[^}]*\b_\([^}]*\}\}", text)]
+    assert len(words) > 5
+    assert [word for word in words if not re.search(r"\)\|e \}\}$", word)] == []
 
 
 @pytest.mark.parametrize("begin", ["14. ", "- ", "# ", "> ", "* ", "1) "])

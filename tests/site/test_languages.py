@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -13,11 +14,12 @@ from book.config import addresses as addresses_in
 from book.languages import LANGUAGES, TRANSLATIONS
 from book.translation import catalogues
 from tests.support import ROOT
-from tests.support.built_site import soup
-from tests.support.tiny_book import copy_tiny_book, run_book, translate
+from tests.support.built_site import soup, watched
+from tests.support.snippets import IMAGE, SNIPPETS
+from tests.support.tiny_book import copy_tiny_book, edit, run_book, translate
 
 pytestmark = pytest.mark.site
-PT = TRANSLATIONS[0]
+PT, _, ZH = TRANSLATIONS
 SITE = addresses_in(ROOT).site
 PORTUGUESE = {
     "A tiny book": "Um livrinho",
@@ -37,6 +39,16 @@ PORTUGUESE = {
     "Look at {ref}`first`.": "Veja {ref}`first`.",
     "Left": "Esquerda",
 }
+# What somebody may write into any kind of text; one title is short, to be searched for.
+EVERYTHING = " ".join(SNIPPETS.values())
+MALICIOUS = dict.fromkeys(
+    [
+        *("Towers & prices", "Chapters", "one", "two with `code`", "Two boxes side by side"),
+        *("A second paragraph.", "Think of **means**.", "Bytes of each split", "split"),
+        *("CPU", "Slow.", "More", "Hidden text.", "A copy of the model.", "A quotation.", "Left"),
+    ],
+    EVERYTHING,
+) | {"Numbers": IMAGE}
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><title>Left</title>'
     '<text class="code">left()</text></svg>\n'
@@ -45,7 +57,10 @@ DRAWING = (
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny book, partly in Portuguese: one paragraph became stale, most of it is missing."""
+    """A tiny book, partly in Portuguese: one paragraph became stale, most of it is missing.
+
+    The Chinese is by somebody who would run code in readers' browsers.
+    """
     folder = copy_tiny_book(tmp_path_factory.mktemp("languages") / "book")
     (folder / "chapters/img/towers.svg").write_text(DRAWING)
     (folder / "chapters/status.md").write_text("# Status\n\n```{translation-status}\n```\n")
@@ -54,6 +69,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toc.write_text(toc.read_text() + "      - file: chapters/status\n")
     assert run_book("locales", folder).returncode == 0
     translate(folder, PT, PORTUGUESE)
+    translate(folder, ZH, MALICIOUS)
+    header = catalogues.folder(folder, ZH) / "chapters/first.po"
+    edit(header, "Revision-Date: 20", "Revision-Date: <b id=x>")
     chapter = folder / "chapters/first.md"
     changed = chapter.read_text().replace("A second paragraph.", "A second paragraph, changed.")
     chapter.write_text(changed)
@@ -222,6 +240,42 @@ def test_a_notebook_shows_the_new_english_below_a_stale_paragraph(book: Path) ->
     )
     assert "Think of **means**" not in notebook
     assert (book / "_build/notebooks/pt/img/towers.svg").is_file()
+
+
+def handlers(page: BeautifulSoup) -> set[tuple[str, str, str]]:
+    """The attributes of a page that run code."""
+    return {
+        (tag.name, name, str(value))
+        for tag in page.find_all(True)
+        for name, value in tag.attrs.items()
+        if name.startswith("on") or str(value).lower().startswith(("javascript:", "data:text"))
+    }
+
+
+@pytest.mark.parametrize("name", ["first", "index"])
+def test_what_a_translation_says_is_text(book: Path, name: str) -> None:
+    page, harmless = (
+        soup(book / f"_build/html/{spoken.path}chapters/{name}.html") for spoken in (ZH, PT)
+    )
+    assert handlers(page) == handlers(harmless)
+    for element in ("script", "style", "iframe", "meta[http-equiv]", "svg", "b"):
+        assert len(page.select(element)) == len(harmless.select(element)), element
+    assert IMAGE in page.select_one("nav.bd-links").get_text()
+    assert IMAGE in page.select_one("article").get_text()
+
+
+def test_a_translation_runs_no_code_in_a_page_or_in_the_search(
+    browser: Browser, book: Path
+) -> None:
+    site = (book / "_build/html/zh").as_uri()
+    with watched(browser, f"{(book / '_build/html').as_uri()}/") as (page, problems):
+        page.add_init_script("window.planted = () => console.error('planted code ran')")
+        page.goto(f"{site}/chapters/first.html")
+        page.wait_for_load_state()
+        page.goto(f"{site}/search.html?q={quote(IMAGE)}")
+        page.wait_for_selector("#search-results li")
+        assert IMAGE in page.inner_text("#search-results")
+        assert "planted" not in " ".join(problems)
 
 
 @pytest.fixture
