@@ -3,6 +3,10 @@
 A change builds what depends on it, English first, and the browser reloads the page after each
 language. sphinx-autobuild brings the reloading; building is ours, in a process of its own, so that
 it sees changes of the book's own code too.
+
+Only pages of this server are answered. Without that, any page that is open in the browser could
+read the book: its name may lead to this machine (DNS rebinding), and a WebSocket has no rule about
+who opens it.
 """
 
 import argparse
@@ -17,9 +21,13 @@ import uvicorn
 from sphinx_autobuild.middleware import JavascriptInjectorMiddleware
 from sphinx_autobuild.server import RebuildServer
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount, WebSocketRoute
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 from watchfiles import awatch
 
 from book.config import ROOT
@@ -36,6 +44,14 @@ class Rebuilder(RebuildServer):
         found = [path for name in WATCHED if (path := root / name).exists()]
         super().__init__([*found, ROOT / "book"], lambda path: False, lambda paths: None)
         self.root, self.languages = root, languages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tell a page of this server when to reload; a browser says of which server a page is."""
+        headers = Headers(scope=scope)
+        if headers.get("origin") == f"http://{headers['host']}":
+            await super().__call__(scope, receive, send)
+        else:
+            await WebSocketClose()(scope, receive, send)
 
     async def watch(self) -> None:
         """Build everything once, then again after every change, one during a build included."""
@@ -69,22 +85,28 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(root: Path, languages: list[Language]) -> None:
-    """Serve until Ctrl-C."""
-    site = root / "_build" / "html"
-    site.mkdir(parents=True, exist_ok=True)
-    rebuilder = Rebuilder(root, languages)
-    host = f"{HOST}:{free_port()}"
-    app = Starlette(
+def application(site: Path, rebuilder: Rebuilder, port: int) -> Starlette:
+    """The folder `site` as a server that is asked for by its own address only."""
+    return Starlette(
         routes=[
             WebSocketRoute("/websocket-reload", rebuilder),
             Mount("/", StaticFiles(directory=site, html=True)),
         ],
-        middleware=[Middleware(JavascriptInjectorMiddleware, ws_url=host)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST], www_redirect=False),
+            Middleware(JavascriptInjectorMiddleware, ws_url=f"{HOST}:{port}"),
+        ],
         lifespan=rebuilder.lifespan,
     )
-    print(f"Serving http://{host}/{languages[0].path} - Ctrl-C ends it", flush=True)
-    port = int(host.rpartition(":")[2])
+
+
+def serve(root: Path, languages: list[Language]) -> None:
+    """Serve until Ctrl-C."""
+    site = root / "_build" / "html"
+    site.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    app = application(site, Rebuilder(root, languages), port)
+    print(f"Serving http://{HOST}:{port}/{languages[0].path} - Ctrl-C ends it", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.run(app, host=HOST, port=port, log_level="warning", timeout_graceful_shutdown=2)
 

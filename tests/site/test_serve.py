@@ -1,5 +1,6 @@
-"""Serving while editing: the open page follows, and nothing is left."""
+"""Serving while editing: the open page follows, nothing is left, and other sites get nothing."""
 
+import asyncio
 import os
 import re
 import signal
@@ -9,8 +10,12 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 from playwright.sync_api import Page, expect
+from starlette.types import Message
 
+from book.languages import ENGLISH
+from book.serve import Rebuilder, application
 from tests.support import ROOT
 from tests.support.tiny_book import copy_tiny_book
 
@@ -61,3 +66,54 @@ def test_serve_takes_a_language_that_was_typed_but_not_the_systems() -> None:
             command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True
         )
         assert ("--language vi" in result.stdout) is expected
+
+
+def first_answer(site: Path, kind: str, path: str, **headers: str) -> Message:
+    """What the server on port 8000 says first to a request of a kind, "http" or "websocket"."""
+    app = application(site, Rebuilder(site, [ENGLISH]), 8000)
+    asked = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": kind, "method": "GET", "path": path, "headers": asked, "query_string": b""}
+    if kind == "websocket":
+        scope["extensions"] = {"websocket.http.response": {}}  # as uvicorn has it
+    said: list[Message] = []
+    heard = iter([{"type": f"{kind}.{'request' if kind == 'http' else 'connect'}"}])
+
+    async def receive() -> Message:
+        return next(heard, {"type": f"{kind}.disconnect", "code": 1000})
+
+    async def send(message: Message) -> None:
+        said.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:8000", 200), ("evil.example:8000", 400), ("evil.example", 400), ("", 400)],
+)
+def test_a_page_is_served_under_the_servers_own_address_only(
+    tmp_path: Path, host: str, status: int
+) -> None:
+    (tmp_path / "page.html").write_text("<p>A page</p>")
+    assert first_answer(tmp_path, "http", "/page.html", host=host)["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000"}, "websocket.accept"),
+        ({"host": "127.0.0.1:8000", "origin": "http://evil.example"}, "websocket.close"),
+        ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:9000"}, "websocket.close"),
+        ({"host": "127.0.0.1:8000", "origin": "null"}, "websocket.close"),
+        ({"host": "127.0.0.1:8000"}, "websocket.close"),
+        (
+            {"host": "evil.example:8000", "origin": "http://evil.example:8000"},
+            "websocket.http.response.start",  # which refuses it, with status 400
+        ),
+    ],
+)
+def test_only_pages_of_the_server_hear_when_to_reload(
+    tmp_path: Path, headers: dict[str, str], said: str
+) -> None:
+    assert first_answer(tmp_path, "websocket", "/websocket-reload", **headers)["type"] == said
