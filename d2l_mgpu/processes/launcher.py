@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from d2l_mgpu.arguments import integer
 from d2l_mgpu.devices import get_devices
 from d2l_mgpu.processes.agent import AgentThread
 from d2l_mgpu.processes.caller import caller_as_before, uninterrupted
@@ -83,9 +84,10 @@ def _checked(fn: object, num_devices: int, timeout: float | None) -> list[torch.
     seconds = 0 if isinstance(timeout, bool) or not isinstance(timeout, int | float) else timeout
     if timeout is not None and not seconds > 0:
         raise ValueError(f"timeout must be a number of seconds above 0 or None, not {timeout!r}.")
+    num_devices = integer("num_devices", num_devices)
     accelerators = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
     most = max(16, 4 * (os.cpu_count() or 1), accelerators)
-    if isinstance(num_devices, int) and num_devices > most:
+    if num_devices > most:
         raise ValueError(
             f"num_devices is {num_devices}, but each is a process of about 300 MB, and on this "
             f"machine launch starts at most {most}; use fewer, or torchrun on more machines."

@@ -1,15 +1,21 @@
 """What keeps a launch from its result is named: by the rank, by the machine, by the arguments."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 
+import hypothesis.strategies as st
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from hypothesis import given, settings
 
 from d2l_mgpu import RankError, launch
 from tests.support import ROOT
@@ -87,6 +93,57 @@ def test_ranks_compute_as_their_caller_does():
         torch.use_deterministic_algorithms(before[1])
         torch.set_float32_matmul_precision(before[2])
     assert launch(modes, num_devices=1) == [before]
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-1, 3),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.lists(st.integers(), max_size=2),
+    st.just(len),
+    st.just(torch.ones(2)),
+    st.integers(0, 3).map(np.int64),
+    st.just(object()),
+    st.just(threading.Lock()),
+    st.just(float),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_whatever_it_is_given_launch_returns_or_says_what_is_wrong_with_it():
+    seen = Counter()
+
+    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
+    @given(
+        fn=st.just(len) | ANYTHING,
+        args=st.lists(ANYTHING, max_size=2),
+        num_devices=st.integers(1, 2) | ANYTHING,
+        timeout=st.just(30) | ANYTHING,
+    )
+    def call(fn, args, num_devices, timeout):
+        try:
+            results = launch(fn, *args, num_devices=num_devices, timeout=timeout)
+        except RankError as error:
+            assert 0 <= error.rank < num_devices and error.__cause__ is not None
+            seen["failed"] += 1
+        except TimeoutError:
+            assert timeout < 30
+        except (TypeError, ValueError) as error:
+            assert re.search(r"num_devices|timeout|launch runs a function|argument \d", str(error))
+            assert len(str(error).splitlines()) == 1
+            seen["refused"] += 1
+        else:
+            assert len(results) == num_devices
+            seen["returned"] += 1
+
+    call()
+    assert len(seen) == 3, seen
 
 
 SCRIPT = """
