@@ -20,7 +20,8 @@ allreduce              all_reduces, shared_memory          all_reduces, shared_m
 overlap                buckets                             buckets
 splitting              splitting, traffic                  splitting, traffic
 fast                   fast, cuda_graphs                   fast, cuda_graphs
-all of them            history, plotting, exercises        history, plotting, errata, package
+all of them            arguments, history, plotting,       arguments, history, plotting, errata,
+                       exercises                           package
 gluon/                 gluon                               gluon
 ====================== =================================== ====================================
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from d2l_mgpu.arguments import integer
+
 
 def without_exchange(replica: nn.Module) -> AbstractContextManager:
     """Inside, gradients stay in this process: `no_sync` of a replica that has it, as those of DDP
@@ -27,8 +29,7 @@ def backward_in_parts(
 
     DDP and `Bucketed` exchange the gradients once. X may have fewer rows than `num_parts`, or none.
     """
-    if num_parts < 1:
-        raise ValueError(f"num_parts must be at least 1, but it is {num_parts!r}.")
+    num_parts = integer("num_parts", num_parts)
     if len(X) == 0:  # still meet the others in the all-reduce, with an example of weight zero
         X, y, weight = X.new_zeros((1, *X.shape[1:])), y.new_zeros(1), 0.0
     num_parts, total = min(num_parts, len(X)), torch.zeros((), device=X.device)

@@ -3,12 +3,14 @@
 `Bucketed` does what `DistributedDataParallel` (DDP) does (Li et al., 2020), in Python, and says
 when it is over: you call `finish()`, where DDP hooks into the end of backward. Every rank makes
 one, of the same `net`; making it is a collective. It raises ValueError for a net without weights
-to train and for limits below 1 byte, and RuntimeError outside a process group.
+to train, or with lazy ones or sparse gradients, and for limits below 1 byte, and RuntimeError
+outside a process group.
 
 A gradient is a view into a bucket, which the next backward overwrites; `zero_grad` works either
-way. A parameter that a rank did not use counts there with a gradient of zeros, and has a gradient
-afterwards even if no rank used it. Parameters that are frozen at the start (`requires_grad=False`)
-are left out for ever. Buffers, such as the statistics of BatchNorm, go their own way after the
+way. A parameter that a rank did not use counts there with a gradient of zeros; if no rank used it,
+its `grad` stays None, as with `DistributedDataParallel(net, find_unused_parameters=True)`, and the
+optimizer passes it by. Parameters that are frozen at the start (`requires_grad=False`) are left out
+for ever. Buffers, such as the statistics of BatchNorm, go their own way after the
 start; DDP copies those of rank 0 before each forward pass. To copy or save a replica, take its
 `module`.
 """
@@ -35,12 +37,17 @@ class Bucket:
     def __init__(self, params: list[nn.Parameter]) -> None:
         sizes = [p.numel() for p in params]
         self.flat = params[0].new_zeros(sum(sizes))
+        places = dict(zip(params, self.flat.split(sizes), strict=True))
         # Each view lies in memory as its parameter does, channels last for instance: optimizers
         # are slow where the two differ.
         self.views = {
-            p: piece.as_strided(p.shape, torch.empty_like(p).stride())
-            for p, piece in zip(params, self.flat.split(sizes), strict=True)
+            p: place.as_strided(p.shape, torch.empty_like(p).stride())
+            for p, place in places.items()
         }
+        # -0.0 stands for "no gradient here": a sum is -0.0 only if all that was added is -0.0, so
+        # the first number of a place tells, at no cost, whether any rank had a gradient.
+        self.marks = {p: place[:1] for p, place in places.items()}
+        self.unused: list[nn.Parameter] = []
         self.missing = set(params)
         self.work: dist.Work | None = None
 
@@ -49,9 +56,11 @@ class Bucket:
         bucket is the gradient from now on, so that what arrives there needs no copying."""
         view = self.views[param]
         if param.grad is None:
-            view.zero_()
+            view.fill_(-0.0)
+            self.unused.append(param)
         else:
             torch.mul(param.grad, 1 / dist.get_world_size(), out=view)
+            self.marks[param].add_(0.0)  # makes 0.0 of -0.0, and leaves other numbers as they are
         if param.requires_grad:  # not frozen in the meantime
             param.grad = view
         self.missing.remove(param)
@@ -61,10 +70,15 @@ class Bucket:
         self.work = dist.all_reduce(self.flat, async_op=True)
 
     def receive(self) -> None:
-        """Wait for the sum; then be ready for the next step."""
+        """Wait for the sum, and take back gradients that no rank had; then be ready for the next
+        step."""
         assert self.work is not None
         self.work.wait()
-        self.work, self.missing = None, set(self.views)
+        for param in self.unused:
+            mark = self.marks[param].real
+            if (mark.signbit() & (mark == 0)).all():
+                param.grad = None
+        self.work, self.unused, self.missing = None, [], set(self.views)
 
 
 def fill_buckets(
@@ -199,6 +213,12 @@ def params_to_train(
             "net has lazy layers: show it one example first, so that it knows the shapes of its "
             "parameters."
         )
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            raise ValueError(
+                f"The parameter {f'{name}.weight'.lstrip('.')!r} has sparse gradients, which fit "
+                "into no bucket: make its layer with sparse=False."
+            )
     params = [p for p in net.parameters() if p.requires_grad]
     if not params:
         raise ValueError("net has no parameters that require gradients; Bucketed needs some.")

@@ -6,6 +6,7 @@ al., 2020). This module adds what makes k processes equal one device: the same b
 example once.
 """
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from d2l_mgpu.arguments import batches_of, check_data, integer
 from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.data import DataIter, load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
@@ -37,17 +39,40 @@ def evaluation_mode(nets: Sequence[nn.Module]) -> Iterator[None]:
             module.training = True
 
 
+@contextmanager
+def all_written(net: nn.Module) -> Iterator[None]:
+    """Inside, every parameter of `net` has to be written, whatever it was before.
+
+    ValueError names one that was not; after this or another error, `net` is as it was.
+    """
+    before = copy.deepcopy(net.state_dict())
+    try:
+        for p in net.parameters():
+            p.fill_(torch.nan)  # stays, unless somebody writes
+        yield
+        for name, p in net.named_parameters():
+            if p.isnan().any():
+                raise ValueError(
+                    f"No layer starts the parameter {name!r} afresh: give a module that contains "
+                    "it a method reset_parameters, which writes its first values."
+                )
+    except BaseException:
+        net.load_state_dict(before)
+        raise
+
+
 @torch.no_grad()
 def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) -> None:
     """Start `net` afresh: weights of dense and convolution layers from N(0, std^2), biases 0; all
-    other layers, BatchNorm and its statistics among them, as when they were new.
+    other layers, BatchNorm and its statistics among them, by their `reset_parameters`.
 
-    `X` is an example batch: lazy layers have no weights to draw before they have seen data.
+    `X` is an example batch: lazy layers have no weights to draw before they have seen data. Raises
+    ValueError, and leaves `net` as it was, if there is a parameter that no layer starts afresh.
     """
     with evaluation_mode([net]):
         net(X[:1].to(next(net.parameters()).device))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]), all_written(net):
+        torch.manual_seed(integer("seed", seed, least=0))
         for module in net.modules():
             if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
                 module.weight.copy_(torch.randn(module.weight.shape) * std)
@@ -55,6 +80,8 @@ def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) ->
                     module.bias.zero_()
             elif callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
+            elif isinstance(module, nn.MultiheadAttention):  # its method has another name
+                module._reset_parameters()
 
 
 @torch.no_grad()
@@ -65,6 +92,7 @@ def evaluate_accuracy_gpus(
 
     `net` is a module, a list with one replica per device, or (inside `launch`) a DDP module
     with its other replicas in the other processes. However a batch divides, an example counts once.
+    `split_f(X, y, devices)` returns what `split_batch` does; labels have the shape (n,).
     """
     replicas = [net] if isinstance(net, nn.Module) else list(net)
     devices = [next(replica.parameters()).device for replica in replicas]
@@ -75,7 +103,7 @@ def evaluate_accuracy_gpus(
     ours = slice(first, first + len(replicas))
     counts = torch.zeros(2, dtype=torch.int64, device=devices[0])  # right, seen
     with evaluation_mode(replicas):
-        for X, y in data_iter:
+        for X, y in batches_of(data_iter):
             X_shards, y_shards = split_f(X, y, devices)
             shards = list(zip(replicas, X_shards[ours], y_shards[ours], strict=True))
             right = [(replica(X_).argmax(dim=1) == y_).sum() for replica, X_, y_ in shards]
@@ -89,7 +117,12 @@ def evaluate_accuracy_gpus(
 
 def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Tensor:
     """Return the loss of this process's shard, so that the *average* over processes, which is
-    what DDP takes of the gradients, is the mean over the whole batch."""
+    what DDP takes of the gradients, is the mean over the whole batch.
+
+    Labels have the shape (n,), and none is left out: ValueError for negative ones such as -100.
+    """
+    if (y < 0).any():
+        raise ValueError(f"A label is {int(y.min())}, but each example needs a class, 0 or more.")
     rank, world_size = this_rank()
     X_shards, y_shards = split_batch(X, y, [X.device] * world_size)
     X_shard, y_shard, weight = X_shards[rank], y_shards[rank], world_size / len(y)
@@ -97,6 +130,16 @@ def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Te
         X_shard, y_shard, weight = X[:1], y[:1], 0.0
     logits = net(X_shard.to(device))
     return weight * F.cross_entropy(logits, y_shard.to(device), reduction="sum")
+
+
+def check_all_used(net: nn.Module) -> None:
+    """Raise ValueError if a parameter to train has no gradient: DDP waits for all of them."""
+    for name, p in net.named_parameters():
+        if p.requires_grad and p.grad is None:
+            raise ValueError(
+                f"The parameter {name!r} was not used in this step, which works on one device only:"
+                " use it in every forward pass, or freeze it with requires_grad_(False)."
+            )
 
 
 def train_replica(
@@ -118,10 +161,12 @@ def train_replica(
         total, examples = torch.zeros((), device=device), 0
         synchronize([device])
         start = time.perf_counter()
-        for X, y in train_iter:
+        for X, y in batches_of(train_iter):
             optimizer.zero_grad()
             loss = shard_loss(replica, X, y, device)
             loss.backward()  # DDP averages the gradients on the way
+            if world_size > 1:
+                check_all_used(net)
             optimizer.step()
             total += loss.detach() * len(y)
             examples += len(y)
@@ -150,13 +195,15 @@ def train(
 
     `batch_size` is the total over all devices. Runs with the same seed start from the same
     weights and see the same batches, whatever the number of devices. `load_data(batch_size)`
-    returns the training and the test iterator; `std` is the spread of the first weights.
+    returns the training and the test batches, each in a list, a DataLoader or the like, over which
+    every epoch can loop anew; `std` is the spread of the first weights, see `init_weights`.
     """
     check_epochs(num_epochs)
     devices = get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
+    check_data(train_iter, test_iter)
     net.cpu()
-    init_weights(net, next(iter(train_iter))[0], std, seed)
+    init_weights(net, next(batches_of(train_iter))[0], std, seed)
     arguments = (net, train_iter, test_iter, lr, num_epochs, seed)
     if num_gpus == 1:
         with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
+from d2l_mgpu.arguments import integer
+
 
 def get_devices(num_devices: int, *, quiet: bool = False) -> list[torch.device]:
     """Return `num_devices` devices and print one line that says which.
@@ -19,12 +21,8 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[torch.device]:
     Raises ValueError when `num_devices` is not an integer >= 1.
     """
     available = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
-    if type(num_devices) is not int or num_devices < 1:
-        raise ValueError(
-            f"num_devices must be an integer of at least 1, but it is {num_devices!r}; this "
-            f"machine has {available} accelerator(s), and more devices than that become replicas "
-            "that share one."
-        )
+    more = f"; this machine has {available} accelerator(s), and more devices than that become"
+    num_devices = integer("num_devices", num_devices, more=f"{more} replicas that share one")
     kind = torch.accelerator.current_accelerator() if available else None
     lonely = kind is not None and kind.type == "mps" and num_devices > 1
     if kind is None or lonely:  # Apple's GPU has neither float64 nor collectives: no replicas

@@ -37,7 +37,7 @@ def computes_bf16(device: torch.device) -> bool:
 
 
 class FastNet(nn.Module):
-    """`net` on `device`, which takes the same images to the same logits (float32) in less time.
+    """`net` on `device`, which takes the same inputs to the same logits (float32) in less time.
 
     `net` itself is moved, keeps its float32 weights, and is the submodule `net`. With `bf16`,
     convolutions and products are computed in bfloat16, under `torch.autocast`; None means where
@@ -72,19 +72,22 @@ class FastNet(nn.Module):
         return ", ".join(parts)
 
     def forward(self, X: Tensor) -> Tensor:
-        X = X.contiguous(memory_format=self.layout)
+        logits = self._logits(X.contiguous(memory_format=self.layout))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))  # not below float32
+
+    def _logits(self, X: Tensor) -> Tensor:
         # No cache of rounded weights: inside an autocast of the caller it would outlive a step.
         with torch.autocast(X.device.type, torch.bfloat16, self.bf16, cache_enabled=False):
             if not self.training or len(X) != self.compiled_for:
-                return self.net(X).to(X.dtype)
+                return self.net(X)
             try:
                 if self.compiled is None:
                     # Compiling would warn wherever CUDA is installed and no GPU is there.
                     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
                     self.compiled = torch.compile(lambda X: self.net(X), dynamic=False)
-                return self.compiled(X).to(X.dtype)
+                return self.compiled(X)
             except Exception as error:  # whatever keeps it from compiling, there is another way
-                logits = self.net(X).to(X.dtype)  # where X itself is wrong, this one says so
+                logits = self.net(X)  # where X itself is wrong, this one says so
                 reason = str(error).strip().split("\n")[0]
                 print(f"Not compiled, which is slower but no less right: {reason}", file=sys.stderr)
                 self.compiled_for = None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from d2l_mgpu.arguments import integer
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -26,8 +28,7 @@ class Epoch:
 
 def check_epochs(num_epochs: int) -> None:
     """Raise ValueError unless there is at least one epoch to train."""
-    if num_epochs < 1:
-        raise ValueError(f"num_epochs must be at least 1, but it is {num_epochs!r}.")
+    integer("num_epochs", num_epochs)
 
 
 def summary(history: list[Epoch], where: str) -> str:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from d2l_mgpu.arguments import integer
+
 # Shapes: convolutions are (out channels, in channels, height, width), dense layers (in, out).
 LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -16,7 +18,7 @@ def lenet_params(std: float | None = None, seed: int = 0) -> list[Tensor]:
     Weights are drawn from N(0, std^2), biases are 0. `std=0.01` is the start that D2L publishes;
     `None` gives each layer sqrt(2 / fan_in), which keeps signals alive (He et al., 2015).
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(integer("seed", seed, least=0))
     params = []
     for shape in LENET_SHAPES:
         if len(shape) == 1:
@@ -116,7 +118,14 @@ class LeNet(nn.Module):
 
     def __init__(self, std: float | None = None, seed: int = 0) -> None:
         super().__init__()
+        self.std, self.seed = std, seed
         self.params = nn.ParameterList(lenet_params(std, seed))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Start afresh from the `std` and the `seed` that this LeNet was made with."""
+        for p, start in zip(self.params, lenet_params(self.std, self.seed), strict=True):
+            p.copy_(start)
 
     def forward(self, X: Tensor) -> Tensor:
         return lenet(X, list(self.params))

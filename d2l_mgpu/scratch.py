@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from d2l_mgpu.arguments import batches_of, check_data
 from d2l_mgpu.data import load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
@@ -54,10 +55,16 @@ def scatter(X: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
 def split_batch(
     X: Tensor, y: Tensor, devices: Sequence[torch.device]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Split examples `X` and their labels `y` into one shard per device; see `scatter`."""
+    """Split examples `X` and their labels `y`, of shape (n,), into one shard per device; see
+    `scatter`."""
     if len(X) != len(y):
         raise ValueError(
             f"X has {len(X)} examples but y has {len(y)} labels: each example needs one label."
+        )
+    if y.dim() != 1 or len(y) == 0:
+        raise ValueError(
+            "y must hold one label for each example, and there must be an example, but the shape "
+            f"of y is {tuple(y.shape)}."
         )
     return scatter(X, devices), scatter(y, devices)
 
@@ -79,7 +86,11 @@ def train_batch(
     devices: Sequence[torch.device],
     lr: float,
 ) -> Tensor:
-    """Take one step on a batch with one replica of LeNet per device; return the mean loss."""
+    """Take one step on a batch with one replica of LeNet per device; return the mean loss.
+
+    The replicas have to be copies, as `get_params` makes them: where two share memory the step is
+    too long, and nothing says so but the proofs.
+    """
     if len(device_params) != len(devices):
         raise ValueError(f"{len(device_params)} replicas cannot train on {len(devices)} devices.")
     X_shards, y_shards = split_batch(X, y, devices)
@@ -106,7 +117,7 @@ def evaluate_accuracy(
 ) -> float:
     """Return the fraction of examples that LeNet predicts right, every replica doing its shard."""
     hits = total = 0
-    for X, y in data_iter:
+    for X, y in batches_of(data_iter):
         shards = zip(*split_batch(X, y, devices), device_params, strict=True)
         right = [(lenet(X_, params).argmax(dim=1) == y_).sum() for X_, y_, params in shards]
         hits += sum(int(n) for n in right)  # reading a number waits for its device: do it last
@@ -128,19 +139,21 @@ def train(
     """Train LeNet on `num_gpus` replicas with batches of `batch_size` in total; return a history.
 
     Runs with the same seed start from the same weights and see the same batches, whatever the
-    number of devices. `load_data(batch_size)` returns the training and the test iterator;
-    `on_epoch` is called with each finished `Epoch`; `std` is explained in `lenet_params`.
+    number of devices. `load_data(batch_size)` returns the training and the test batches, each
+    in a list, a DataLoader or the like, over which every epoch can loop anew; `on_epoch` is called
+    with each finished `Epoch`; `std` is explained in `lenet_params`.
     """
     check_epochs(num_epochs)
     devices = get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
+    check_data(train_iter, test_iter)
     device_params = [get_params(lenet_params(std, seed), device) for device in devices]
     history = []
     for number in range(1, num_epochs + 1):
         synchronize(devices)
         start = time.perf_counter()
         total, examples = torch.zeros((), device=devices[0]), 0
-        for X, y in train_iter:
+        for X, y in batches_of(train_iter):
             total += train_batch(X, y, device_params, devices, lr) * len(y)
             examples += len(y)
         synchronize(devices)

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import torch
 
+from d2l_mgpu.arguments import integer
 from d2l_mgpu.data import garments, real_images
 from d2l_mgpu.data.images import Batches, Images
 
@@ -36,10 +37,11 @@ def load_data_fashion_mnist(
     source, folder = _checked_source(source), None
     if name not in ("FashionMNIST", "MNIST"):
         raise ValueError(f"name must be 'FashionMNIST' or 'MNIST', not {name!r}.")
-    _check_count("batch_size", batch_size)
-    for what, value in (("resize", resize), ("num_train", num_train), ("num_test", num_test)):
-        if value is not None:
-            _check_count(what, value)
+    batch_size, seed = integer("batch_size", batch_size), integer("seed", seed, least=0)
+    resize, num_train, num_test = (
+        None if value is None else integer(what, value)
+        for what, value in (("resize", resize), ("num_train", num_train), ("num_test", num_test))
+    )
     if name == "MNIST" and source == "generated":
         raise ValueError(
             "There is no generated MNIST, the drawings stand in for Fashion-MNIST: "
@@ -70,11 +72,6 @@ def load_data_fashion_mnist(
     return Batches(train, batch_size, seed=seed), Batches(test, batch_size)
 
 
-def _check_count(what: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{what} must be a whole number of at least 1, not {value!r}.")
-
-
 def _checked_source(source: str | None) -> str:
     """The argument, else ``D2L_MGPU_SOURCE``, else 'auto'."""
     said_by = "source"
@@ -85,9 +82,12 @@ def _checked_source(source: str | None) -> str:
     return source
 
 
-@lru_cache(maxsize=4)
 def _drawings(count: int | None, train: bool) -> real_images.Part:
-    """The first `count` training or test drawings, of 12,000 or 2,000; each set is drawn once."""
+    """The first `count` training or test drawings, of 12,000 or 2,000: copies, because the next
+    caller must not see what this one does to them."""
     total = 12_000 if train else 2_000
-    images, labels = garments.generate(min(count or total, total), train=train)
-    return torch.from_numpy(images), torch.from_numpy(labels)
+    images, labels = _drawn(min(count or total, total), train=train)
+    return torch.tensor(images), torch.tensor(labels)
+
+
+_drawn = lru_cache(maxsize=4)(garments.generate)  # each set is drawn once

@@ -16,6 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from d2l_mgpu.arguments import integer
+
 Array = NDArray[np.floating]
 
 LABELS = (
@@ -43,8 +45,7 @@ def generate(
     longer one. ``train=False`` draws from another random stream of the same ``seed`` (an integer
     from 0 to 2**32 - 1). Raises ValueError for fewer than one image.
     """
-    if num_examples < 1:
-        raise ValueError(f"num_examples must be at least 1, not {num_examples}.")
+    num_examples, seed = integer("num_examples", num_examples), integer("seed", seed, least=0)
     rng = np.random.RandomState([seed, 0 if train else 1])
     blocks = [_block(rng) for _ in range(-(-num_examples // BLOCK))]
     images = np.concatenate([images for images, _ in blocks])

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
+from d2l_mgpu.arguments import integer
+
 DataIter = Iterable[tuple[Tensor, Tensor]]
 """What training and evaluation loop over: batches X, y."""
 
@@ -66,13 +68,14 @@ class Batches(DataLoader[tuple[Tensor, Tensor]]):
     dataset: Images
 
     def __init__(self, images: Images, batch_size: int, *, seed: int | None = None) -> None:
-        generator = torch.Generator().manual_seed(0 if seed is None else seed)
+        generator = torch.Generator()
+        generator.manual_seed(0 if seed is None else integer("seed", seed, least=0))
         order = (
             SequentialSampler(images)
             if seed is None
             else RandomSampler(images, generator=generator)
         )
-        batches = BatchSampler(order, batch_size, drop_last=False)
+        batches = BatchSampler(order, integer("batch_size", batch_size), drop_last=False)
         super().__init__(images, sampler=batches, batch_size=None, generator=generator)
 
     def __repr__(self) -> str:

@@ -9,19 +9,20 @@ import gzip
 import http.client
 import os
 import queue
-import shutil
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import BinaryIO
 
 from torch import Tensor
 
 USUAL_FOLDER = Path(os.path.expanduser("~/.cache/d2l_mgpu"))
 SILENCE = 10.0  # seconds without an answer or a byte after which a server counts as dead
 GIVE_UP = 600.0  # seconds that one mirror may take for the whole data set
+LARGEST = 64 * 2**20  # bytes of a file, packed or not; the largest one that there is has 47 MB
 
 Part = tuple[Tensor, Tensor]
 
@@ -120,7 +121,10 @@ def _download(folder: Path, name: str) -> None:
 
 
 def _fetch(url: str, packed: Path, md5: str, deadline: float) -> None:
-    """Download one packed file, verify it and unpack it beside itself."""
+    """Download one packed file, verify it and unpack it beside itself.
+
+    Raises OSError for a file that is not the published one, or larger than ``LARGEST``.
+    """
     from torchvision.datasets.utils import check_integrity
     from tqdm import tqdm
 
@@ -138,12 +142,20 @@ def _fetch(url: str, packed: Path, md5: str, deadline: float) -> None:
     ):
         while chunk := response.read1(1 << 16):
             progress.update(file.write(chunk))
+            _check_size(file)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not complete after {GIVE_UP:.0f} s")
     if not check_integrity(packed, md5):
         raise OSError(f"{packed.name} was cut short, or is not the published file")
     with gzip.open(packed) as source, open(packed.with_suffix(""), "wb") as target:
-        shutil.copyfileobj(source, target)
+        while chunk := source.read(1 << 16):
+            target.write(chunk)
+            _check_size(target)
+
+
+def _check_size(file: BinaryIO) -> None:
+    if file.tell() > LARGEST:
+        raise OSError(f"{Path(file.name).name} is larger than {LARGEST:,} bytes")
 
 
 def _open(url: str) -> http.client.HTTPResponse:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import mxnet as mx
 from mxnet import autograd, gluon, init, np
 
+from d2l_mgpu.arguments import batches_of, check_data, integer
 from d2l_mgpu.gluon.data import load_data_fashion_mnist
 from d2l_mgpu.gluon.devices import describe, get_devices, synchronize
 from d2l_mgpu.gluon.models import loss
@@ -32,7 +33,7 @@ def init_weights(
 
     Seeds MXNet's random numbers: weights that wait for data are drawn when it arrives.
     """
-    mx.random.seed(seed)
+    mx.random.seed(integer("seed", seed, least=0))
     net.initialize(init.Normal(std), ctx=devices, force_reinit=True)
 
 
@@ -43,11 +44,12 @@ def evaluate_accuracy_gpus(
 ) -> float:
     """Return the fraction of examples predicted right, every context of `net` doing its own shard.
 
-    However a batch divides, an example counts once.
+    However a batch divides, an example counts once. `split_f(X, y, devices)` returns what
+    `split_batch` does; labels have the shape (n,).
     """
     devices = next(iter(net.collect_params().values())).list_ctx()
     hits = total = 0
-    for X, y in data_iter:
+    for X, y in batches_of(data_iter):
         shards = zip(*split_f(X, y, devices), devices, strict=True)
         right = [
             (net(X_).argmax(axis=1).astype(y_.dtype) == y_).sum()
@@ -95,11 +97,13 @@ def train(
 
     `batch_size` is the total over all devices. Runs with the same seed start from the same
     weights and see the same batches, whatever the number of devices. `load_data(batch_size)`
-    returns the training and the test iterator; `std` is the spread of the first weights.
+    returns the training and the test batches, each in a list or the like, over which every epoch
+    can loop anew; `std` is the spread of the first weights.
     """
     check_epochs(num_epochs)
     devices = get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
+    check_data(train_iter, test_iter)
     init_weights(net, devices, std, seed)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": lr})
     history = []
@@ -107,7 +111,7 @@ def train(
         synchronize()
         start = time.perf_counter()
         total, examples = np.zeros((), ctx=devices[0]), 0
-        for X, y in train_iter:
+        for X, y in batches_of(train_iter):
             total += train_batch(X, y, net, devices, trainer) * len(y)
             examples += len(y)
         synchronize()  # the loop has only queued the steps

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import mxnet as mx
 from mxnet import npx
 
+from d2l_mgpu.arguments import integer
 from d2l_mgpu.devices import describe
 
 __all__ = ["describe", "get_devices", "synchronize"]
@@ -22,11 +23,8 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[mx.Context]:
     Raises ValueError when `num_devices` is not an integer >= 1.
     """
     available = mx.context.num_gpus()
-    if type(num_devices) is not int or num_devices < 1:
-        raise ValueError(
-            f"num_devices must be an integer of at least 1, but it is {num_devices!r}; MXNet finds "
-            f"{available} GPU(s) here, and for more devices than that it takes contexts of the CPU."
-        )
+    more = f"; MXNet finds {available} GPU(s) here, and for more devices than that it takes"
+    num_devices = integer("num_devices", num_devices, more=f"{more} contexts of the CPU")
     device = mx.gpu if num_devices <= available else mx.cpu
     devices = [device(index) for index in range(num_devices)]
     if not quiet:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import mxnet as mx
 from mxnet import autograd, np
 
+from d2l_mgpu.arguments import batches_of, check_data
 from d2l_mgpu.gluon.data import load_data_fashion_mnist
 from d2l_mgpu.gluon.devices import describe, get_devices, synchronize
 from d2l_mgpu.gluon.models import lenet, lenet_params, loss
@@ -58,10 +59,16 @@ def scatter(X: np.ndarray, devices: Sequence[mx.Context]) -> list[np.ndarray]:
 def split_batch(
     X: np.ndarray, y: np.ndarray, devices: Sequence[mx.Context]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Split examples `X` and their labels `y` into one shard per device; see `scatter`."""
+    """Split examples `X` and their labels `y`, of shape (n,), into one shard per device; see
+    `scatter`."""
     if len(X) != len(y):
         raise ValueError(
             f"X has {len(X)} examples but y has {len(y)} labels: each example needs one label."
+        )
+    if y.ndim != 1 or len(y) == 0:
+        raise ValueError(
+            "y must hold one label for each example, and there must be an example, but the shape "
+            f"of y is {y.shape}."
         )
     return scatter(X, devices), scatter(y, devices)
 
@@ -81,7 +88,11 @@ def train_batch(
     devices: Sequence[mx.Context],
     lr: float,
 ) -> np.ndarray:
-    """Take one step on a batch with one replica of LeNet per device; return the mean loss."""
+    """Take one step on a batch with one replica of LeNet per device; return the mean loss.
+
+    The replicas have to be copies, as `get_params` makes them: where two share memory the step is
+    too long, and nothing says so but the proofs.
+    """
     if len(device_params) != len(devices):
         raise ValueError(f"{len(device_params)} replicas cannot train on {len(devices)} devices.")
     X_shards, y_shards = split_batch(X, y, devices)
@@ -108,7 +119,7 @@ def evaluate_accuracy(
 ) -> float:
     """Return the fraction of examples that LeNet predicts right, every replica doing its shard."""
     hits = total = 0
-    for X, y in data_iter:
+    for X, y in batches_of(data_iter):
         shards = zip(*split_batch(X, y, devices), device_params, strict=True)
         right = [
             (lenet(X_, params).argmax(axis=1).astype(y_.dtype) == y_).sum()
@@ -134,19 +145,21 @@ def train(
     """Train LeNet on `num_gpus` replicas with batches of `batch_size` in total; return a history.
 
     Runs with the same seed start from the same weights and see the same batches, whatever the
-    number of devices. `load_data(batch_size)` returns the training and the test iterator;
-    `on_epoch` is called with each finished `Epoch`; `std` is explained in `lenet_params`.
+    number of devices. `load_data(batch_size)` returns the training and the test batches, each
+    in a list or the like, over which every epoch can loop anew; `on_epoch` is called with each
+    finished `Epoch`; `std` is explained in `lenet_params`.
     """
     check_epochs(num_epochs)
     devices = get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
+    check_data(train_iter, test_iter)
     device_params = [get_params(lenet_params(std, seed), device) for device in devices]
     history = []
     for number in range(1, num_epochs + 1):
         synchronize()
         start = time.perf_counter()
         total, examples = np.zeros((), ctx=devices[0]), 0
-        for X, y in train_iter:
+        for X, y in batches_of(train_iter):
             total += train_batch(X, y, device_params, devices, lr) * len(y)
             examples += len(y)
         synchronize()  # the loop has only queued the steps

@@ -265,8 +265,34 @@ def test_a_wrong_number_of_devices_is_refused_before_anything_is_loaded(num_gpus
 
 
 def test_no_epochs_are_refused():
-    with pytest.raises(ValueError, match="num_epochs must be at least 1, but it is 0"):
+    with pytest.raises(ValueError, match=r"num_epochs must be an integer .* but it is 0\."):
         concise.train(small_net(), 1, 8, 0.1, num_epochs=0, load_data=toy_data)
+
+
+@pytest.mark.parametrize("seed", [1.5, "0", -1])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(ValueError, match=f"seed must be an integer of at least 0, .* {seed!r}"):
+        concise.train(small_net(), 1, 60, 0.1, seed=seed, load_data=toy_data)
+
+
+def test_data_that_are_empty_or_end_with_the_first_epoch_are_refused():
+    train, batches = partial(concise.train, small_net(), 1, 60, 0.1), toy_data(60)[0]
+    for data in (([], batches), (batches, [])):
+        with pytest.raises(ValueError, match="The data, a list, holds no batch"):
+            train(load_data=lambda n, data=data: data)
+    with pytest.raises(ValueError, match=r"test data is a list_iterator.*only once"):
+        train(load_data=lambda n: (batches, iter(batches)))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 1)])
+def test_labels_that_are_not_one_for_each_example_are_refused(shape):
+    net, X, y = small_net(), np.zeros((shape[0], 1, 8, 8)), np.zeros(shape, dtype="int64")
+    init_weights(net, devices(2))
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    with pytest.raises(ValueError, match="one label for each example"):
+        concise.train_batch(X, y, net, devices(2), trainer)
+    with pytest.raises(ValueError, match="one label for each example"):
+        evaluate_accuracy_gpus(net, [(X, y)])
 
 
 def test_deferred_parameters_exist_on_all_contexts_once_data_has_passed_one():

@@ -68,7 +68,7 @@ def gradients(net: nn.Module) -> Gradients:
 
 
 def steps_on_one_device(world_size: int) -> list[Gradients]:
-    """The mean over the shards, one after the other; zeros where no shard has a gradient."""
+    """The mean over the shards, one after the other."""
     net, found = Branches().double(), []
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for step in range(STEPS):
@@ -76,9 +76,6 @@ def steps_on_one_device(world_size: int) -> list[Gradients]:
         for rank in range(world_size):
             X, y = batch(step, rank)
             (cross_entropy(net(X, rank), y) / world_size).backward()
-        for p in net.parameters():
-            if p.requires_grad and p.grad is None:
-                p.grad = torch.zeros_like(p)
         found.append(gradients(net))
         optimizer.step()
     return found
@@ -143,7 +140,9 @@ FAULTS = {
         "if bucket.missing:\n                return",
         "if bucket.missing:\n                continue",
     ),
-    "old gradients of unused layers": ("view.zero_()", "pass"),
+    "old gradients of unused layers": ("view.fill_(-0.0)", "pass"),
+    "zeros for what nobody used": ("            view.fill_(-0.0)", "            view.zero_()"),
+    "zeros stay though nobody used it": ("param.grad = None", "pass"),
     "start not shared": ("            broadcast(tensor)", "            pass"),
     "views not attached": ("param.grad = view", "pass"),
     "every bucket sent twice": (
@@ -202,6 +201,8 @@ def messages() -> dict[str, str]:
 
     note("nothing to train", lambda: Bucketed(nn.ReLU()))
     note("lazy", lambda: Bucketed(nn.LazyLinear(2)))
+    note("sparse", lambda: Bucketed(nn.Sequential(nn.Embedding(3, 2, sparse=True))))
+    note("sparse alone", lambda: Bucketed(nn.EmbeddingBag(3, 2, sparse=True)))
     note("no bytes", lambda: Bucketed(nn.Linear(2, 2), bucket_bytes=0))
     note("no bytes at first", lambda: Bucketed(nn.Linear(2, 2), first_bucket_bytes=0))
     net = nn.Linear(2, 2)
@@ -258,6 +259,63 @@ def the_newest_takes_over() -> bool:
     return all(torch.equal(p.grad, g) for p, g in zip(net.parameters(), expected, strict=True))
 
 
+USED = ["a", "ab", "a", "abc"]  # the layers that a step uses; rank 1 never uses c
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "SGD": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.1),
+    "Adam": lambda params: torch.optim.AdamW(params, lr=0.1, weight_decay=0.1),
+}
+
+
+class Choosing(nn.Module):
+    """Layers of which a step uses some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleDict({name: nn.Linear(3, 3) for name in "abc"}).double()
+
+    def forward(self, X: Tensor, used: str) -> Tensor:
+        for name in used:
+            X = self.layers[name](X).tanh()
+        return X
+
+
+def steps_of(optimizer: str, way: str, set_to_none: bool) -> list[Tensor]:
+    """Run by each rank, or with `way` "one device" by none: the weights after each step."""
+    net = Choosing()
+    if way == "DDP":
+        replica: nn.Module = DistributedDataParallel(net, find_unused_parameters=True)
+    else:
+        replica = Bucketed(net) if way == "buckets" else net
+    shards = (0, 1) if way == "one device" else (dist.get_rank(),)
+    stepping, found = OPTIMIZERS[optimizer](net.parameters()), []
+    for used in USED:
+        stepping.zero_grad(set_to_none=set_to_none)
+        for shard in shards:
+            X = torch.full((1, 3), 1.0 + shard, dtype=torch.float64)
+            loss = replica(X, used if shard == 0 else used.strip("c")).sum()
+            (loss / len(shards)).backward()
+        if isinstance(replica, Bucketed):
+            replica.finish()
+        stepping.step()
+        found += [p.detach().clone() for p in net.parameters()]
+    return found
+
+
+UNUSED = [(name, none) for name in OPTIMIZERS for none in (True, False)]
+
+
+def gradients_of_minus_zero() -> list[bool]:
+    """Run by each rank: whether a gradient of -0.0 that rank 0 alone has is one on all ranks."""
+    net = nn.ParameterDict({name: nn.Parameter(torch.ones(())) for name in "ab"})
+    replica = Bucketed(net)
+    loss = net["a"] if dist.get_rank() else net["a"] + net["b"] * torch.tensor(-0.0)
+    loss.backward()
+    replica.finish()
+    return [p.grad is not None for p in net.values()]
+
+
 def everything() -> dict[str, Any]:
     found = {
         "sound": steps_by_buckets(),
@@ -267,6 +325,9 @@ def everything() -> dict[str, Any]:
     }
     if dist.get_world_size() == 2:
         found["messages"] = messages()
+        for way in ("buckets", "DDP"):
+            found[way] = {case: steps_of(case[0], way, case[1]) for case in UNUSED}
+        found["minus zero"] = gradients_of_minus_zero()
         found["without sync"] = exchanges_without_sync()
         found["the newest takes over"] = the_newest_takes_over()
         for fault in FAULTS:
@@ -323,6 +384,8 @@ def test_a_state_dict_has_the_names_of_ddp():
     [
         ("nothing to train", "ValueError: net has no parameters that require gradients"),
         ("lazy", "ValueError: net has lazy layers: show it one example first"),
+        ("sparse", "ValueError: The parameter '0.weight' has sparse gradients, which fit into no"),
+        ("sparse alone", "ValueError: The parameter 'weight' has sparse gradients"),
         ("no bytes", "must be at least 1, not 0 and 1048576."),
         ("no backward", "RuntimeError: finish() found no new gradients"),
         ("twice", "RuntimeError: finish() found no new gradients"),
@@ -337,6 +400,20 @@ def test_a_state_dict_has_the_names_of_ddp():
 def test_mistakes_get_a_sentence(mistake, says):
     for rank in ranks(2):
         assert says in rank["messages"][mistake]
+
+
+@pytest.mark.parametrize("case", UNUSED, ids=str)
+def test_the_optimizer_passes_by_what_no_rank_used_as_with_ddp_and_on_one_device(case):
+    """Momentum, weight decay and Adam would make a change of a gradient of zeros."""
+    name, set_to_none = case
+    one_device = steps_of(name, "one device", set_to_none)
+    for rank in ranks(2):
+        assert_equals_one_device(rank["buckets"][case], rank["DDP"][case])
+        assert_equals_one_device(rank["buckets"][case], one_device)
+
+
+def test_a_gradient_of_minus_zero_is_a_gradient():
+    assert [rank["minus zero"] for rank in ranks(2)] == [[True, True]] * 2
 
 
 def test_nothing_is_exchanged_inside_no_sync_nested_or_left_by_an_exception():

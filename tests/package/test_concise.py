@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch import nn
 
 from d2l_mgpu import (
+    LeNet,
+    RankError,
     assert_equals_one_device,
     assert_replicas_identical,
     concise,
@@ -135,6 +137,36 @@ def test_too_few_shards_for_the_replicas_are_refused():
         evaluate_accuracy_gpus([Counting() for _ in range(4)], labelled(5), chunks)
 
 
+@pytest.mark.parametrize("k", [1, 2])
+def test_labels_of_shape_n_1_are_refused_where_they_would_be_compared_with_each_prediction(k):
+    batches = [(X, y[:, None]) for X, y in labelled(12)]
+    with pytest.raises(ValueError, match=r"one label for each example.*of y is \(12, 1\)"):
+        evaluate_accuracy_gpus([Counting() for _ in range(k)], batches)
+
+
+def test_there_must_be_something_to_evaluate():
+    with pytest.raises(ValueError, match="The data, a list, holds no batch"):
+        evaluate_accuracy_gpus(Counting(), [])
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("y", "says"),
+    [
+        (torch.zeros(3, 4, 4).long(), r"of y is \(3, 4, 4\)"),  # one label for each pixel
+        (torch.full((3, 10), 0.1), r"of y is \(3, 10\)"),
+        (torch.zeros(0).long(), "there must be an example"),
+        (torch.tensor([1, -100, 2]), "A label is -100, but each example needs a class, 0 or more"),
+    ],
+    ids=["per pixel", "probabilities", "empty", "left out"],
+)
+def test_a_loss_whose_mean_is_not_over_the_examples_is_refused(y, says):
+    with pytest.raises(ValueError, match=says):
+        concise.shard_loss(nn.Flatten(), torch.zeros(len(y), 10), y, CPU)
+
+
 def test_processes_evaluate_their_own_shards_and_agree():
     def evaluate():
         net = Counting()
@@ -217,6 +249,116 @@ def test_layers_of_any_kind_start_afresh_and_the_callers_random_numbers_go_on():
     init_weights(net, torch.rand(2, 8, generator=torch.Generator().manual_seed(0)))
     assert torch.equal(net[1].weight, torch.ones(8))
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Raw(nn.Module):
+    """A network with a parameter that no layer owns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.scale = nn.Linear(8, 10), nn.Parameter(torch.ones(10))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return self.hidden(X.flatten(1)[:, :8]) * self.scale
+
+
+class RawWithReset(Raw):
+    def reset_parameters(self) -> None:
+        self.scale.data.fill_(1.0)
+
+
+def weight_norm(module: nn.Module) -> nn.Module:
+    return nn.utils.parametrizations.weight_norm(module)
+
+
+@pytest.mark.parametrize(
+    ("net", "parameter"),
+    [
+        (Raw(), "scale"),
+        (nn.Sequential(Raw()), "0.scale"),
+        (nn.Sequential(weight_norm(nn.Linear(8, 10))), "0.parametrizations.weight.original0"),
+        (weight_norm(nn.Embedding(8, 10)), "parametrizations.weight.original0"),
+    ],
+    ids=["a parameter", "inside", "weight_norm of a layer", "weight_norm of another"],
+)
+def test_a_parameter_that_nothing_starts_afresh_is_named_and_nothing_is_changed(net, parameter):
+    before = copy.deepcopy(net.state_dict())
+    X = torch.zeros(2, 8, dtype=torch.int64 if isinstance(net, nn.Embedding) else None)
+    with pytest.raises(ValueError, match=f"No layer starts the parameter '{parameter}' afresh"):
+        init_weights(net, X)
+    assert_replicas_identical([list(net.state_dict().values()), list(before.values())])
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        RawWithReset(),
+        nn.Sequential(nn.Linear(8, 8), nn.PReLU(), nn.LayerNorm(8), nn.GRUCell(8, 8)),
+        nn.TransformerEncoderLayer(8, 2, 8),
+        nn.Linear(8, 10).requires_grad_(False),
+    ],
+    ids=["with reset_parameters", "layers", "attention", "frozen"],
+)
+def test_whatever_a_network_has_learned_is_forgotten(net):
+    X, started = torch.rand(2, 8, generator=torch.Generator().manual_seed(0)), []
+    for shift in (0.0, 1.0):
+        with torch.no_grad():
+            for p in net.parameters():
+                p += shift
+        init_weights(net, X, seed=3)
+        started.append([p.detach().clone() for p in net.parameters()])
+    assert_replicas_identical(started)
+
+
+def test_training_lenet_twice_gives_the_same_history_twice():
+    def load_data(batch_size):
+        X = torch.rand(24, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+        return [[(X, torch.arange(24) % 10)]] * 2
+
+    net = LeNet(seed=5)
+    start = [p.detach().clone() for p in net.parameters()]
+    one, two = (concise.train(net, 1, 24, 0.5, num_epochs=2, load_data=load_data) for _ in range(2))
+    assert [e.loss for e in one] == [e.loss for e in two]
+    concise.train(net, 1, 24, 0.0, num_epochs=1, load_data=load_data)
+    assert_replicas_identical([[p.detach() for p in net.parameters()], start])
+
+
+class Spare(nn.Module):
+    """A network with a layer that is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.spare = nn.Linear(64, 10), nn.Linear(2, 2)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return self.used(X.flatten(1))
+
+
+def test_a_parameter_without_gradient_is_named_where_ddp_would_wait_for_it():
+    train = partial(concise.train, batch_size=60, lr=0.1, num_epochs=1, load_data=toy_data)
+    train(Spare(), 1)
+    with pytest.raises(RankError, match=r"The parameter 'spare\.weight' was not used in this step"):
+        train(Spare(), 2)
+    net = Spare()
+    net.spare.requires_grad_(False)
+    net(torch.ones(1, 8, 8)).sum().backward()
+    concise.check_all_used(net)  # what is frozen needs none
+
+
+@pytest.mark.parametrize("empty", [(True, False), (False, True)])
+def test_data_without_a_batch_are_refused(empty):
+    def load_data(batch_size):
+        return [[] if none else batches for none, batches in zip(empty, toy_data(60), strict=True)]
+
+    with pytest.raises(ValueError, match="The data, a list, holds no batch"):
+        concise.train(small_net(), 1, 60, 0.1, num_epochs=1, load_data=load_data)
+
+
+def test_data_for_one_epoch_only_are_refused_before_a_batch_of_them_is_gone():
+    once = iter(toy_data(20)[0])
+    with pytest.raises(ValueError, match=r"training data is a list_iterator.*only once"):
+        concise.train(small_net(), 1, 20, 0.1, load_data=lambda n: (once, toy_data(20)[1]))
+    assert len(list(once)) == 3
 
 
 @pytest.mark.parametrize("num_gpus", [0, -2, 1.5])

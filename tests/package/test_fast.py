@@ -199,6 +199,19 @@ def test_a_wrong_image_is_the_reader_s_mistake_and_not_the_compiler_s(
     assert "Not compiled" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("dtype", "bf16"), [(torch.float32, True), (torch.float64, False)])
+def test_logits_of_whole_numbers_are_not_rounded_to_whole_numbers(
+    dtype: torch.dtype, bf16: bool
+) -> None:
+    torch.manual_seed(0)
+    tokens = torch.arange(6, device=DEVICE).reshape(2, 3)
+    net = nn.Sequential(nn.Embedding(6, 4), nn.Flatten(), nn.Linear(12, 5)).to(DEVICE, dtype)
+    expected = net(tokens)
+    logits = FastNet(net, DEVICE, channels_last=False, bf16=bf16)(tokens)
+    assert logits.dtype == expected.dtype == dtype
+    torch.testing.assert_close(logits, expected, rtol=0, atol=4 * BF16)
+
+
 # Steps
 
 

@@ -7,7 +7,9 @@ from tests.package.test_scratch import small_data
 
 
 def test_no_epochs_are_refused():
-    with pytest.raises(ValueError, match="num_epochs must be at least 1, but it is 0"):
+    with pytest.raises(ValueError, match=r"num_epochs must be .* but it is '2'"):
+        scratch.train(1, 8, 0.1, num_epochs="2", load_data=small_data)
+    with pytest.raises(ValueError, match="num_epochs must be an integer of at least 1"):
         scratch.train(1, 8, 0.1, num_epochs=0, load_data=small_data)
 
 

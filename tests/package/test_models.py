@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from d2l_mgpu import Residual, lenet, lenet_params, loss, resnet18
+from d2l_mgpu import LeNet, Residual, lenet, lenet_params, loss, resnet18
 
 
 def test_lenet_has_the_parameters_of_the_outline():
@@ -27,6 +27,17 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_the_global_generator_al
     assert all(torch.equal(a, b) for a, b in zip(lenet_params(), lenet_params(), strict=True))
     assert not torch.equal(lenet_params(seed=1)[0], lenet_params(seed=2)[0])
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_the_module_starts_afresh_from_its_own_std_and_seed():
+    net = LeNet(std=0.1, seed=3).double()
+    start = [p.clone() for p in net.parameters()]
+    with torch.no_grad():
+        for p in net.parameters():
+            p += 1
+    net.reset_parameters()
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), start, strict=True))
+    assert torch.equal(start[0].float(), lenet_params(0.1, 3)[0])
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])

@@ -73,7 +73,7 @@ def test_allreduce_refuses_tensors_of_different_shapes():
         allreduce([torch.zeros(2), torch.zeros(1, 2)])
 
 
-@given(n=st.integers(0, 40), k=st.integers(1, 9))
+@given(n=st.integers(1, 40), k=st.integers(1, 9))
 def test_a_split_batch_has_one_shard_per_device_and_loses_and_reorders_nothing(n, k):
     X, y = torch.arange(2.0 * n).reshape(n, 2), torch.arange(n)
     X_shards, y_shards = split_batch(X, y, [CPU] * k)
@@ -91,6 +91,32 @@ def test_scatter_cuts_views_that_are_not_contiguous():
 def test_examples_and_labels_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="5 examples but y has 4 labels"):
         split_batch(torch.zeros(5, 1), torch.zeros(4), [CPU] * 2)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 1), (3, 8, 8)])
+def test_labels_that_are_not_one_for_each_example_are_refused_in_training_and_evaluation(shape):
+    params = [get_params(lenet_params(), CPU) for _ in range(2)]
+    X, y = torch.zeros(shape[0], 1, 28, 28), torch.zeros(shape, dtype=torch.int64)
+    with pytest.raises(ValueError, match=rf"one label for each example.*of y is \({shape[0]},"):
+        train_batch(X, y, params, [CPU] * 2, lr=0.1)
+    with pytest.raises(ValueError, match="one label for each example"):
+        scratch.evaluate_accuracy([(X, y)], params, [CPU] * 2)
+
+
+@pytest.mark.parametrize("empty", [(True, False), (False, True)])
+def test_data_without_a_batch_are_refused(empty):
+    def load_data(batch_size):
+        return [
+            [] if none else batches for none, batches in zip(empty, small_data(96), strict=True)
+        ]
+
+    with pytest.raises(ValueError, match="The data, a list, holds no batch"):
+        scratch.train(1, 96, 0.1, num_epochs=1, load_data=load_data)
+
+
+def test_data_for_one_epoch_only_are_refused_before_the_first():
+    with pytest.raises(ValueError, match=r"training data is a list_iterator.*only once"):
+        scratch.train(1, 48, 0.1, num_epochs=2, load_data=lambda n: map(iter, small_data(n)))
 
 
 def test_fewer_replicas_than_devices_are_refused_and_nothing_is_updated():

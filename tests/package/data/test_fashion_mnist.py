@@ -128,13 +128,29 @@ def test_there_are_no_generated_digits() -> None:
         load_data_fashion_mnist(8, name="MNIST")
 
 
+# Whose they are
+
+
+def test_what_is_done_to_the_images_does_not_come_back_with_the_next_call() -> None:
+    first, second = (load_data_fashion_mnist(8, num_train=4, source="generated") for _ in range(2))
+    for ours, theirs in zip(first, second, strict=True):
+        ours.dataset.pixels.fill_(7)
+        ours.dataset.labels.fill_(7)
+        assert not (theirs.dataset.pixels == 7).all() and not (theirs.dataset.labels == 7).all()
+    for fresh, theirs in zip(
+        load_data_fashion_mnist(8, num_train=4, source="generated"), second, strict=True
+    ):
+        assert fresh.dataset.pixels.equal(theirs.dataset.pixels)
+        assert fresh.dataset.labels.equal(theirs.dataset.labels)
+
+
 # Arguments that cannot be right
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, not 0"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, but it is 0"),
         ({"batch_size": -3}, "batch_size must be"),
         ({"batch_size": 2.0}, "batch_size must be"),
         ({"batch_size": True}, "batch_size must be"),

@@ -86,5 +86,5 @@ def test_the_classes_overlap_too_much_for_their_mean_pictures_to_tell_them_apart
 
 
 def test_an_empty_set_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_examples must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"num_examples must be .* but it is 0\."):
         garments.generate(0)

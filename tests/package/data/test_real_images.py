@@ -219,6 +219,26 @@ def test_a_failed_download_ends_says_why_and_leaves_nothing(
     assert load_data_fashion_mnist(8)[0].dataset.name == "FashionMNIST"
 
 
+@pytest.mark.parametrize("limit", ["packed", "unpacked"])
+def test_a_file_that_is_too_large_is_refused_before_it_fills_the_disk(
+    monkeypatch: pytest.MonkeyPatch, server: Server, limit: str
+) -> None:
+    """Packed, a file may never end; unpacked, a small one may become a large one."""
+    use(monkeypatch, server, "good")
+    name, packed = f"{FILES[0]}.gz", server.files[f"{FILES[0]}.gz"]
+    most = len(packed) - 1 if limit == "packed" else len(gzip.decompress(packed)) - 1
+    assert len(packed) < len(gzip.decompress(packed)) - 1
+    monkeypatch.setattr(real_images, "LARGEST", most)
+    too_large = name if limit == "packed" else FILES[0]
+    with pytest.raises(real_images.DownloadError, match=f"{too_large} is larger than {most:,}"):
+        load_data_fashion_mnist(8, source="real")
+    assert not list(real_images.USUAL_FOLDER.iterdir())
+
+
+def test_the_limit_of_a_file_leaves_room_for_the_largest_one() -> None:
+    assert 60_000 * 28 * 28 + 16 < real_images.LARGEST < 10**8
+
+
 def test_an_interrupt_between_two_files_leaves_nothing_that_the_next_run_trusts(
     monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
