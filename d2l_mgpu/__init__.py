@@ -14,8 +14,9 @@ multiple-gpus-concise  concise, collectives                concise, collectives,
 processes              sampling, accumulation,             sampling, accumulation, launcher,
                        processes, train                    launch_from, launch_ends, output,
                                                            fork_server, threads, nodes,
-                                                           heartbeat, command, options, run,
-                                                           trainer, checkpoint, faults
+                                                           heartbeat, group, command, options,
+                                                           run, report, trainer, checkpoint,
+                                                           checksums, folder, faults
 allreduce              all_reduces, shared_memory          all_reduces, shared_memory
 overlap                buckets                             buckets
 splitting              splitting, traffic                  splitting, traffic

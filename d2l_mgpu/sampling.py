@@ -57,7 +57,14 @@ class ShardSampler(Sampler[list[int]]):
         return min(self.batch_size, self.num_examples - batch * self.batch_size)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "position": self.position}
+        """The place in the data, and what the order of the data depends on."""
+        order = {"num_examples": self.num_examples, "batch_size": self.batch_size}
+        return order | {"seed": self.seed, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to the place in `state`; raises ValueError if it is one in another order."""
+        for name in ("num_examples", "batch_size", "seed"):
+            ours, theirs = getattr(self, name), state.get(name)
+            if ours != theirs:
+                raise ValueError(f"This sampler has {name} {ours}, but the saved one {theirs}.")
         self.epoch, self.position = state["epoch"], state["position"]

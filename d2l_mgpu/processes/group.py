@@ -20,6 +20,8 @@ from d2l_mgpu.processes.heartbeat import Heartbeat, node_name
 from d2l_mgpu.processes.joining import join_process_group, rank_device, rendezvous
 from d2l_mgpu.processes.lost_peer import blames_peer, first_line, leave
 
+LONGEST = 1_000_000  # seconds, eleven days; clocks overflow, one here, one there, above
+
 
 @dataclass
 class Group:
@@ -34,7 +36,11 @@ class Group:
     def all_stop(self) -> bool:
         """Whether any rank was asked to stop. A collective: all ranks get the same answer, so
         that all of them stop after the same step."""
-        vote = torch.tensor(int(self.asked_to_stop))
+        return self.any_rank(self.asked_to_stop)
+
+    def any_rank(self, says_yes: bool) -> bool:
+        """Whether any rank says yes. A collective: all ranks get the same answer."""
+        vote = torch.tensor(int(says_yes))
         dist.all_reduce(vote, dist.ReduceOp.MAX)
         return bool(vote)
 
@@ -50,8 +56,11 @@ def process_group(timeout: float) -> Iterator[Group]:
 
     Under `torchrun` this meets the other processes; inside `launch`, which has started a group,
     it is that group; otherwise a group of one. No collective waits longer than `timeout` seconds.
-    If one fails, this process says which nodes are silent and ends with exit code 1.
+    If one fails, this process says which nodes are silent and ends with exit code 1. Raises
+    ValueError for a `timeout` or an environment that cannot be right.
     """
+    if not 0 < timeout <= LONGEST:
+        raise ValueError(f"timeout must be above 0 and up to {LONGEST} seconds, not {timeout!r}.")
     if dist.is_initialized():
         yield Group(dist.get_rank(), dist.get_world_size(), rank_device(), node_name())
         return
@@ -60,7 +69,7 @@ def process_group(timeout: float) -> Iterator[Group]:
     rank, world_size, local_rank, local_size = 0, 1, 0, 1
     try:
         if dist.is_torchelastic_launched():
-            local_rank, local_size = (int(os.environ[f"LOCAL_{n}"]) for n in ("RANK", "WORLD_SIZE"))
+            local_rank, local_size = _place_on_this_node()
             store, rank, world_size = next(dist.rendezvous("env://", timeout=limit))
             store = rendezvous(store, rank, world_size, timeout)
         devices = get_devices(local_size, quiet=True)
@@ -87,7 +96,19 @@ def process_group(timeout: float) -> Iterator[Group]:
         )
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) == group._ask:  # nobody has put another in its place
+                signal.signal(number, handler)
         if together:  # after an error of this rank alone, taking leave could wait for ever
             heartbeat.stop()
             dist.destroy_process_group()
+
+
+def _place_on_this_node() -> tuple[int, int]:
+    """Return (rank, number of ranks) on this node, as torchrun has put it into the environment."""
+    found = [os.environ.get(f"LOCAL_{name}", "not set") for name in ("RANK", "WORLD_SIZE")]
+    if not all(map(str.isdecimal, found)) or int(found[0]) >= int(found[1]):
+        raise ValueError(
+            "TORCHELASTIC_RUN_ID is set, as torchrun does, but LOCAL_RANK is {} and "
+            "LOCAL_WORLD_SIZE is {}: unset it, or start this with torchrun.".format(*found)
+        )
+    return int(found[0]), int(found[1])

@@ -1,4 +1,8 @@
-"""A folder under seal: `checkpoint.json` holds a SHA-256 of each file beside it, and of itself."""
+"""A folder under seal: `checkpoint.json` holds a SHA-256 of each file beside it, and of itself.
+
+A seal tells of accidents, such as a damaged disk. It does not tell who has written the folder:
+checksums are no secret, and a forger computes them too.
+"""
 
 import hashlib
 import json
@@ -32,7 +36,7 @@ def sealed(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is no checkpoint: it has no checkpoint.json.") from None
     except OSError as error:
         raise CheckpointError(f"{record_file} cannot be read: {error.strerror}.") from None
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or brackets without end
         whole = False
     if not whole:
         raise CheckpointError(f"{record_file} is damaged: its checksum does not fit.")
@@ -41,11 +45,14 @@ def sealed(folder: Path) -> dict[str, Any]:
 
 def check_files(folder: Path, record: dict[str, Any]) -> None:
     """Raise CheckpointError unless each file that `record` names is as it was written."""
-    for name, expected in record["files"].items():
+    files = record.get("files")
+    if not isinstance(files, dict):
+        raise CheckpointError(f"{folder / 'checkpoint.json'} does not say which files there are.")
+    for name, expected in files.items():
         file = folder / name
-        if not file.is_file():
-            raise CheckpointError(f"{file} is missing: the checkpoint is not complete.")
         try:
+            if file.parent != folder or not file.is_file():
+                raise CheckpointError(f"{file} is missing: the checkpoint is not complete.")
             found = _sha256(file)
         except OSError as error:  # a disk does not always return wrong bits: often, none
             raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from None

@@ -9,14 +9,17 @@ On one device, on two, and on two machines (this on each of them)::
 
 All of them take the same steps. Standard output gets one line of JSON an epoch. SIGTERM and
 Ctrl-C end the run after the current step, with a checkpoint and exit code 75; the same command
-then goes on from there.
+then goes on from there. A loss that becomes NaN ends it with exit code 2.
 """
 
+import argparse
+import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from d2l_mgpu.history import Epoch
-from d2l_mgpu.processes.group import process_group
+from d2l_mgpu.processes.group import Group, process_group
 from d2l_mgpu.train.checksums import CheckpointError
 from d2l_mgpu.train.options import read
 from d2l_mgpu.train.run import Stopped, TrainingRun
@@ -31,14 +34,29 @@ def main(arguments: Sequence[str] | None = None) -> list[Epoch]:
     SystemExit: 2 and one sentence for options and files that cannot be right, 75 after a stop.
     """
     options = read(arguments, __doc__)
-    with process_group(options.timeout) as group:
-        try:
-            return TrainingRun(options, group).train()
-        except Stopped:
-            pass  # all ranks together, so that they can take leave of each other
-        except (CheckpointError, OSError, ValueError) as error:
-            # Each rank, since what stops one, a disk for instance, need not stop the others.
-            who = f" rank {group.rank}:" if group.world_size > 1 else ""
-            print(f"d2l_mgpu.train:{who} {error}", file=sys.stderr, flush=True)
-            raise SystemExit(2) from None
-    raise SystemExit(STOPPED)
+    try:
+        with process_group(options.timeout) as group:
+            history = _train(options, group)
+            if arguments is None:  # this process ends: another SIGTERM has nothing to add
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except ValueError as error:  # the environment, where torchrun says which process this is
+        _refuse(error)
+    if history is None:
+        raise SystemExit(STOPPED)
+    return history
+
+
+def _train(options: argparse.Namespace, group: Group) -> list[Epoch] | None:
+    """Return the finished epochs, or None after a stop: then all ranks take leave together."""
+    try:
+        return TrainingRun(options, group).train()
+    except Stopped:
+        return None
+    except (CheckpointError, OSError, ValueError) as error:
+        # Each rank says it, since what stops one, a disk for instance, need not stop the others.
+        _refuse(f"rank {group.rank}: {error}" if group.world_size > 1 else error)
+
+
+def _refuse(why: object) -> NoReturn:
+    print(f"d2l_mgpu.train: {why}", file=sys.stderr, flush=True)
+    raise SystemExit(2) from None

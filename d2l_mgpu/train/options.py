@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from d2l_mgpu.processes.group import LONGEST
 from d2l_mgpu.train.recipe import Recipe
 
 Number = TypeVar("Number", int, float)
@@ -30,6 +31,7 @@ def _number(
 _count = _number(int, lambda n: 1 <= n < 2**31, "a whole number from 1 to 2^31 - 1")
 _seed = _number(int, lambda n: 0 <= n < 2**40, "a whole number from 0 to 2^40 - 1")
 _positive = _number(float, lambda x: 0 < x < float("inf"), "a number above 0")
+_seconds = _number(float, lambda x: 0 < x <= LONGEST, f"a number above 0 and up to {LONGEST}")
 _not_negative = _number(float, lambda x: 0 <= x < float("inf"), "a number of at least 0")
 _fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
 
@@ -44,7 +46,8 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence, without the whole list of options before it."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; --help lists the options.\n")
+        one_line = " ".join(message.split())  # whatever was typed
+        self.exit(2, f"{self.prog}: {one_line}; --help lists the options.\n")
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -94,6 +97,10 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--double", action="store_true",
         help="compute in double precision: slower, for runs that are to be compared")  # fmt: skip
 
+    add("--allow-nan", action="store_true",
+        help="go on when the loss becomes NaN or infinite, which ends a run otherwise: at the next "
+        "event 'step', before a checkpoint and at the end of an epoch")  # fmt: skip
+
     add = result.add_argument_group("checkpoints").add_argument
     add("--checkpoint-dir", type=_path, metavar="DIR",
         help="save here, and resume from here; all nodes must see it")  # fmt: skip
@@ -108,7 +115,7 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
     add("--events", type=_path, metavar="FILE", help="append what happens, as lines of JSON")
     add("--events-every", type=_count, default=10, metavar="STEPS",
         help="steps between events 'step'")  # fmt: skip
-    add("--timeout", type=_positive, default=60.0, metavar="SECONDS",
+    add("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
         help="how long a process waits for the others")  # fmt: skip
     add("--no-progress", action="store_true", help="no progress bar")
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import math
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from d2l_mgpu.history import Epoch
 from d2l_mgpu.models import LeNet, resnet18
 from d2l_mgpu.processes.group import Group
 from d2l_mgpu.train import checkpoint
+from d2l_mgpu.train.folder import one_writer
 from d2l_mgpu.train.recipe import Recipe
 from d2l_mgpu.train.report import Report
 from d2l_mgpu.train.trainer import Trainer
@@ -51,10 +53,21 @@ class TrainingRun:
         if recipe.fast:
             self.report.say(f"Fast: {self.trainer.how}.")
         self.saved: int | None = None  # the step of the newest checkpoint
-        if self.folder is not None:
-            self.resume(self.folder)
 
     def train(self) -> list[Epoch]:
+        """Go on from the newest checkpoint, if there is one, to the end.
+
+        Returns the epochs finished on the way.
+        """
+        if self.folder is None:
+            return self.take_steps()
+        with one_writer(self.folder) as note:
+            if note:
+                self.report.say(note)
+            self.resume(self.folder)
+            return self.take_steps()
+
+    def take_steps(self) -> list[Epoch]:
         """Take all steps that are left; return the epochs finished on the way."""
         trainer, options, history = self.trainer, self.options, []
         with self.report.bar(trainer.step, trainer.num_steps) as bar:
@@ -64,8 +77,10 @@ class TrainingRun:
                     if trainer.step % options.events_every == 0:
                         dist.all_reduce(mean := loss.cpu())  # gloo takes nothing else from MPS
                         self.report.log_once("step", step=trainer.step, loss=mean.item())
+                        self.must_be(math.isfinite(mean.item()))
                     if trainer.sampler.position < len(trainer.sampler):  # else see below
                         self.save_or_stop(options.checkpoint_every)
+                self.must_be(trainer.is_finite())
                 history.append(trainer.finish_epoch(self.test_iter))
                 self.report.epoch(history[-1], trainer.step)
                 self.save_or_stop(every=1)
@@ -75,7 +90,8 @@ class TrainingRun:
     def agree(self) -> None:
         """Raise ValueError unless all ranks do the same: nodes have command lines of their own,
         and one that cannot download the images would draw them."""
-        own = {name: getattr(self.options, name) for name in ("checkpoint_every", "events_every")}
+        collectives = ("checkpoint_every", "events_every", "allow_nan")
+        own = {name: getattr(self.options, name) for name in collectives}
         own |= self.facts | {"checkpoint_dir": self.folder is not None}
         everyone: list[dict[str, Any]] = [{}] * self.group.world_size
         dist.all_gather_object(everyone, own)
@@ -92,18 +108,19 @@ class TrainingRun:
         found = checkpoint.find(folder, self.options.fall_back)
         if found is None:
             return
-        path, facts, problems = found
+        saved, problems = found
+        path = saved.path
         if self.options.resume == "never":
             raise ValueError(
                 f"{folder} holds {path.name} of an earlier run, and --resume never does not touch "
                 "it: remove it, or name another --checkpoint-dir."
             )
-        self.compare(path, facts)
-        self.trainer.load(path, facts)
+        self.compare(path, saved.facts)
+        before, now = self.trainer.load(saved), self.group.world_size
         self.saved = self.trainer.step
         for problem in problems:
             self.report.say(f"{problem} Going back to {path.name}.")
-        place, before, now = self.trainer.sampler, facts["world_size"], self.group.world_size
+        place = self.trainer.sampler
         where = f"epoch {place.epoch + 1}, {place.position} of {len(place)} batches done"
         if place.epoch >= self.options.epochs:
             where = f"all {place.epoch} epochs are done already, nothing is left to train"
@@ -126,11 +143,21 @@ class TrainingRun:
                     f"this run has {ours}: resume with the same, or name another --checkpoint-dir."
                 )
 
+    def must_be(self, finite: bool) -> None:
+        """Raise ValueError unless all is `finite`, or need not be."""
+        if not finite and not self.options.allow_nan:
+            raise ValueError(
+                f"By step {self.trainer.step} the loss or a weight has become NaN or infinite, and "
+                "no checkpoint is written of that: begin anew with a smaller --lr, or add "
+                "--allow-nan to go on."
+            )
+
     def save_or_stop(self, every: int | None) -> None:
         """Save if `every` divides the step; leave, having saved, if a rank was asked to."""
         step, stop = self.trainer.step, self.group.all_stop()
         due = stop or (every is not None and step % every == 0)
         if self.folder is not None and due and step != self.saved:
+            self.must_be(self.trainer.is_finite())
             path = self.trainer.save(self.folder, self.facts)
             self.saved = step
             self.report.log_once("checkpoint", step=step, path=path.name)

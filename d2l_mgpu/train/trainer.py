@@ -32,6 +32,8 @@ from d2l_mgpu.history import Epoch
 from d2l_mgpu.processes.group import Group
 from d2l_mgpu.sampling import ShardSampler
 from d2l_mgpu.train import checkpoint
+from d2l_mgpu.train.checkpoint import Checkpoint
+from d2l_mgpu.train.checksums import CheckpointError
 from d2l_mgpu.train.recipe import Recipe
 
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
@@ -130,62 +132,73 @@ class Trainer:
             # while a checkpoint would take each tensor from whichever rank comes handy.
             for buffer in self.replica.buffers():
                 dist.broadcast(buffer, src=0)
-        own = self._own_state()
-        ranks = {f"{self.group.rank}.{name}": value for name, value in own.items()}
-        facts = facts | {
-            "world_size": self.group.world_size,
-            "own": list(own),
-            "step": self.step,
-            "sampler": self.sampler.state_dict(),
-            "scheduler": self.scheduler.state_dict(),
-        }
-        state = {**self._shared_state(), "ranks": ranks}
-        return checkpoint.save(folder, self.step, state, facts)
+        state, own_facts = self._shared_state()
+        state["ranks"] = {f"{self.group.rank}.{name}": x for name, x in self._own_state().items()}
+        return checkpoint.save(folder, self.step, state, facts | own_facts)
 
-    def load(self, path: Path, facts: dict[str, Any]) -> None:
-        """Go on from the checkpoint at `path` with the `facts` that `checkpoint.find` returned.
+    def load(self, found: Checkpoint) -> int:
+        """Go on from the checkpoint that `checkpoint.find` has found; return its number of ranks.
 
         On more ranks than before the new ones draw random numbers of their own; what ranks that
-        are gone had summed up of the epoch's loss goes to rank 0. A collective.
+        are gone had summed up of the epoch's loss goes to rank 0. A collective. Raises
+        CheckpointError when it is the checkpoint of another training.
         """
-        rank, before = self.group.rank, facts["world_size"]
-        # A GPU has random numbers that the CPU, where the checkpoint may be from, has not.
-        own = {name: x for name, x in self._own_state().items() if name in facts["own"]}
-        mine = [rank] if rank < before else []
+        state, ours = self._shared_state()
+        facts: dict[str, Any] = {name: found.facts.get(name) for name in ours}
+        if not alike(facts, ours):
+            raise CheckpointError(f"{found.path / 'checkpoint.json'} is of another training.")
+        rank = self.group.rank
+        before = len({name.split(".")[1] for name in found.tensors if name.startswith("ranks.")})
+        own = self._own_state() if rank < before else {}
+        if f"ranks.{rank}.cuda_random" not in found.tensors:  # it is from a CPU
+            own.pop("cuda_random", None)
         gone = range(self.group.world_size, before) if rank == 0 else ()
-        ranks = {f"{r}.{name}": torch.zeros_like(own[name]) for r in mine for name in own}
-        ranks |= {f"{r}.loss": torch.zeros_like(own["loss"]) for r in gone}
-        state = {**self._shared_state(), "ranks": ranks}
-        checkpoint.load(path, state)
+        ranks = {f"{rank}.{name}": torch.zeros_like(x) for name, x in own.items()}
+        ranks |= {f"{r}.loss": torch.zeros_like(self.loss) for r in gone}
+        checkpoint.load(found, {**state, "ranks": ranks})
         set_state_dict(
             self.net,
             self.optimizer,
             model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
+            optim_state_dict=state["optimizer"] | facts["optimizer"],
             options=FLAT,
         )
         self.scheduler.load_state_dict(facts["scheduler"])
         self.sampler.load_state_dict(facts["sampler"])
-        self.step = facts["step"]
-        if mine:
+        self.step = found.step
+        if own:
             torch.set_rng_state(ranks[f"{rank}.random"])
-            if "cuda_random" in own:
-                torch.cuda.set_rng_state(ranks[f"{rank}.cuda_random"], self.group.device)
         else:
             torch.manual_seed(self.recipe.seed + rank + 1_000_003 * self.step)
-        losses = [value for name, value in ranks.items() if name.endswith(".loss")]
-        self.loss.copy_(sum(losses, torch.zeros_like(self.loss)))
+        if "cuda_random" in own:
+            torch.cuda.set_rng_state(ranks[f"{rank}.cuda_random"], self.group.device)
+        saved = [value for name, value in ranks.items() if name.endswith(".loss")]
+        self.loss.copy_(sum(saved, torch.zeros_like(self.loss)))
+        return before
+
+    def is_finite(self) -> bool:
+        """Whether there is no NaN and no infinity in the weights and this epoch's loss so far, on
+        any rank. A collective. What is in a gradient gets into the weights, too."""
+        tensors = [*self.net.state_dict().values(), self.loss]
+        return not self.group.any_rank(not all(bool(x.isfinite().all()) for x in tensors))
 
     def _on_device(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """A batch where this rank computes, in the dtype that it computes in."""
         X, y = batch
         return X.to(self.group.device, self.dtype), y.to(self.group.device)
 
-    def _shared_state(self) -> checkpoint.State:
-        """What all ranks hold alike, as `torch.distributed.checkpoint` wants it."""
+    def _shared_state(self) -> tuple[checkpoint.State, dict[str, Any]]:
+        """What all ranks hold alike: the tensors, and the facts."""
         self.optimizer.zero_grad()  # or a new optimizer would not tell which state it will have
-        model, optimizer = get_state_dict(self.net, self.optimizer, options=FLAT)
-        return {"model": model, "optimizer": optimizer}
+        states: Any = get_state_dict(self.net, self.optimizer, options=FLAT)
+        model, optimizer = states
+        momentum = {name: x for name, x in optimizer.items() if isinstance(x, Tensor)}
+        facts = {
+            "sampler": self.sampler.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "optimizer": {name: x for name, x in optimizer.items() if name not in momentum},
+        }
+        return {"model": model, "optimizer": momentum}, facts
 
     def _own_state(self) -> dict[str, Tensor]:
         """What only this rank has."""
@@ -198,6 +211,17 @@ class Trainer:
         if self.recipe.schedule == "constant":
             return 1.0
         return (1 + math.cos(math.pi * step / self.num_steps)) / 2
+
+
+def alike(theirs: Any, ours: Any) -> bool:
+    """Whether two values of JSON have the same names and types, all the way down."""
+    if type(theirs) is not type(ours):
+        return False
+    if isinstance(ours, dict):
+        return theirs.keys() == ours.keys() and all(alike(theirs[k], ours[k]) for k in ours)
+    if isinstance(ours, list):
+        return len(theirs) == len(ours) and all(map(alike, theirs, ours))
+    return True
 
 
 def float64_device(device: torch.device) -> torch.device:

@@ -44,7 +44,7 @@ def test_a_sampler_goes_on_where_another_stopped(
     def at(epoch: int, world_size: int) -> list[ShardSampler]:
         found = samplers(21, 2, world_size, seed=7)
         for sampler in found:
-            sampler.load_state_dict({"epoch": epoch, "position": 0})
+            sampler.load_state_dict(sampler.state_dict() | {"epoch": epoch})
         return found
 
     first, second = at(epoch, before), at(0, after)
@@ -54,6 +54,23 @@ def test_a_sampler_goes_on_where_another_stopped(
     seen = [list(itertools.chain(*shards)) for shards in zip(*begun, strict=True)]
     assert seen + batches(second) == batches(at(epoch, 1))
     assert {sampler.epoch for sampler in second} == {epoch + 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "sampler"),
+    [
+        ("num_examples", ShardSampler(22, 2, seed=7)),
+        ("batch_size", ShardSampler(21, 3, seed=7)),
+        ("seed", ShardSampler(21, 2)),
+    ],
+)
+def test_a_place_in_another_order_is_refused(name: str, sampler: ShardSampler) -> None:
+    saved = ShardSampler(21, 2, seed=7, rank=1, world_size=2).state_dict() | {"position": 3}
+    with pytest.raises(ValueError, match=rf"has {name} \d+, but the saved one {saved[name]}\."):
+        sampler.load_state_dict(saved)
+    with pytest.raises(ValueError, match="but the saved one None"):
+        sampler.load_state_dict({"epoch": 0, "position": 3})
+    assert sampler.position == 0
 
 
 def test_every_epoch_and_every_seed_has_an_order_of_its_own() -> None:

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pickle
 import resource
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ import torch
 from d2l_mgpu import launch
 from d2l_mgpu.processes.group import process_group
 from d2l_mgpu.train import CheckpointError, load_weights
-from d2l_mgpu.train.checkpoint import check, find, load, save, steps
+from d2l_mgpu.train.checkpoint import check, find, load, save
+from d2l_mgpu.train.checksums import seal
+from d2l_mgpu.train.folder import steps
 
 OLD, NEW = "step-00000003", "step-00000007"
 
@@ -46,9 +50,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_was_saved_is_loaded(folder: Path) -> None:
     found = find(folder)
-    assert found == (folder / NEW, {"lr": 0.1, "step": 7}, [])
+    assert found is not None
+    checkpoint, problems = found
+    assert (checkpoint.path, checkpoint.step, problems) == (folder / NEW, 7, [])
+    assert checkpoint.facts == {"lr": 0.1, "step": 7}
     filled = state(0)
-    load(folder / NEW, filled)
+    load(checkpoint, filled)
     for part, entries in state(7).items():
         for name, value in entries.items():
             assert torch.equal(filled[part][name], value)
@@ -60,8 +67,7 @@ def test_weights_are_read_without_knowing_their_shapes(folder: Path) -> None:
     assert torch.equal(weights["W"], state(7)["model"]["W"])
 
 
-def test_the_newest_two_are_kept_and_leftovers_of_a_kill_removed(folder: Path) -> None:
-    (folder / ".writing-00000009").mkdir()
+def test_the_newest_two_are_kept(folder: Path) -> None:
     (folder / "step-notes").mkdir()  # not ours
     save(folder, 11, state(11), {})
     assert sorted(path.name for path in folder.iterdir()) == [NEW, "step-00000011", "step-notes"]
@@ -122,41 +128,133 @@ def test_damage_is_named_and_the_one_before_is_used_when_asked_for(
         load_weights(folder)
     found = find(folder, fall_back=True)
     assert found is not None
-    path, facts, problems = found
-    assert (path, facts["step"], len(problems)) == (folder / OLD, 3, 1)
+    checkpoint, problems = found
+    assert (checkpoint.path, checkpoint.step, len(problems)) == (folder / OLD, 3, 1)
     assert message in problems[0]
     flip_a_bit(folder / OLD / "__0_0.distcp")
     with pytest.raises(CheckpointError, match="No checkpoint before it is left"):
         find(folder, fall_back=True)
 
 
-def test_a_folder_without_checkpoints_is_a_fresh_start_and_a_file_is_an_error(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_without_checkpoints_is_a_fresh_start(tmp_path: Path) -> None:
     assert find(tmp_path) is None
     assert find(tmp_path / "not yet there") is None
     with pytest.raises(FileNotFoundError, match="no checkpoint in"):
         load_weights(tmp_path)
-    (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="file cannot take checkpoints: File exists"):
-        find(tmp_path / "file")
+
+
+def write_record(path: Path, **changes: Any) -> None:
+    """Give the checkpoint at `path` another record, with checksums that fit: a forger can, too."""
+    file = path / "checkpoint.json"
+    record = json.loads(file.read_bytes()) | changes
+    file.unlink()
+    seal(path, {name: value for name, value in record.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({name: None} for name in ("format", "step", "facts", "tensors")),
+        *({"format": []}, {"step": "7"}, {"step": 8}, {"facts": []}, {"tensors": 0}),
+        {"tensors": {"model.W": None}},
+        {"tensors": {"model.W": ["__0_0.distcp", -1, 10]}},
+        {"tensors": {"model.W": ["__0_0.distcp", 0, 1.5]}},
+        {"tensors": {"model.W": ["../step-00000003/__0_0.distcp", 0, 10]}},
+    ],
+    ids=str,
+)
+def test_a_record_that_describes_no_checkpoint_is_named(
+    changes: dict[str, Any], folder: Path
+) -> None:
+    write_record(folder / NEW, **changes)
+    with pytest.raises(CheckpointError, match=f"{NEW}(/checkpoint.json does not| has format)"):
+        load_weights(folder)
+
+
+@dataclass
+class Evil:
+    """What runs a command where it is unpickled."""
+
+    file: Path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return os.system, (f"touch {self.file}",)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize(
+    ("name", "dump"),
+    [(".metadata", pickle.dump), ("__0_0.distcp", pickle.dump), ("__0_0.distcp", torch.save)],
+)
+def test_no_file_of_a_checkpoint_can_run_code(
+    name: str, dump: Callable[..., None], folder: Path
+) -> None:
+    """Although all checksums fit: those of a stranger's checkpoint do."""
+    file, code_has_run = folder / NEW / name, folder / "ran"
+    places = check(folder / NEW).tensors
+    with file.open("wb") as stream:
+        dump(Evil(code_has_run), stream)
+    if name == ".metadata":
+        write_record(folder / NEW)
+        load(check(folder / NEW), state(0))
+        assert torch.equal(load_weights(folder)["W"], state(7)["model"]["W"])
+    else:
+        write_record(folder / NEW, tensors=places | {"model.W": [name, 0, file.stat().st_size]})
+        for attempt in (lambda: load(check(folder / NEW), state(0)), lambda: load_weights(folder)):
+            with pytest.raises(CheckpointError, match=f"{file} holds no tensor where model.W"):
+                attempt()
+    save(folder, 8, state(8), {})
+    assert not code_has_run.exists()
+    pickle.load(file.open("rb")) if dump is pickle.dump else torch.load(file, weights_only=False)
+    assert code_has_run.exists()
 
 
 def test_a_part_that_a_rank_does_not_see_is_named(folder: Path) -> None:
-    (folder / NEW / "__0_0.distcp").unlink()  # after rank 0 has found it whole
-    with pytest.raises(CheckpointError, match=f"{NEW} cannot be read on every node: .*__0_0"):
-        load(folder / NEW, state(0))
+    checkpoint = check(folder / NEW)
+    (folder / NEW / "__0_0.distcp").unlink()
+    with pytest.raises(CheckpointError, match=f"{NEW}/__0_0.distcp cannot be read: No such file"):
+        load(checkpoint, state(0))
 
 
-@pytest.mark.parametrize("change", [dict.pop, dict.__setitem__], ids=["lacks", "has more"])
-def test_a_state_that_does_not_fit_is_refused(change: Callable[..., Any], folder: Path) -> None:
-    wanted = state(7)
-    if change is dict.pop:
-        wanted["optimizer"].clear()
-    else:
-        wanted["optimizer"]["another"] = torch.zeros(1)
-    with pytest.raises(CheckpointError, match="does not fit this run: optimizer"):
-        load(folder / NEW, wanted)
+@pytest.mark.parametrize(
+    ("part", "name", "value", "what"),
+    [
+        ("optimizer", "state.W.momentum_buffer", None, r"momentum_buffer \(and 0 more\) is only"),
+        ("optimizer", "another", torch.zeros(1), r"another \(and 0 more\) is only in one"),
+        ("model", "W", torch.zeros(20, 30).double(), "of torch.float32, .* of torch.float64"),
+        ("model", "W", torch.zeros(1, 30), r"model.W is \(20, 30\) of .* is \(1, 30\) of"),
+        ("model", "n", torch.tensor(7.0), r"model.n is \(\) of torch.int64, but here it is \(\)"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_not_touched(
+    part: str, name: str, value: Any, what: str, folder: Path
+) -> None:
+    wanted = state(0)
+    wanted[part] |= {name: value}
+    if value is None:
+        del wanted[part][name]
+    with pytest.raises(CheckpointError, match=f"{NEW} does not fit this run: .*{what}"):
+        load(check(folder / NEW), wanted)
+    assert torch.equal(wanted["ranks"]["0.random"], state(0)["ranks"]["0.random"])
+
+
+@pytest.mark.parametrize(
+    ("step", "part", "facts", "error", "message"),
+    [
+        (-1, {}, {}, ValueError, "step must be a whole number of at least 0, not -1"),
+        (1.5, {}, {}, ValueError, "step must be .* not 1.5"),
+        (True, {}, {}, ValueError, "step must be .* not True"),
+        (8, {"lr": 0.1}, {}, TypeError, "holds tensors, but part.lr is a float: put numbers"),
+        (8, {"f": print}, {}, TypeError, "part.f is a builtin_function_or_method"),
+        (8, {}, {"f": print}, TypeError, "not JSON serializable"),
+    ],
+)
+def test_what_could_not_be_loaded_again_is_not_saved(
+    step: Any, part: dict, facts: dict, error: type[Exception], message: str, folder: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        save(folder, step, {"part": part}, facts)
+    assert sorted(path.name for path in folder.iterdir()) == [OLD, NEW]
 
 
 def test_damaged_newer_ones_do_not_count_after_a_step_back(folder: Path) -> None:
@@ -170,6 +268,18 @@ def test_a_folder_that_went_away_is_named(folder: Path) -> None:
     folder.touch()
     with pytest.raises(CheckpointError, match=f"could not be written to {folder}, where .* free"):
         save(folder, 11, state(11), {})
+
+
+def test_a_link_in_the_place_of_a_checkpoint_is_not_followed(folder: Path) -> None:
+    keep = folder / "keep"
+    (folder / OLD).rename(keep)
+    (folder / OLD).symlink_to(keep)
+    (folder / ".writing-00000011").symlink_to(keep)
+    with pytest.raises(CheckpointError, match=r"could not be written .*File exists"):
+        save(folder, 11, state(11), {})
+    save(folder, 11, state(11), {})
+    assert sorted(path.name for path in folder.iterdir()) == ["keep", NEW, "step-00000011"]
+    assert (keep / "__0_0.distcp").exists()
 
 
 def save_on_a_disk_of_its_own(folder: Path) -> str:
@@ -207,5 +317,5 @@ def test_a_full_disk_is_said_by_every_rank_and_earlier_checkpoints_stay(folder: 
     for message in said:
         assert f"The checkpoint of step 11 could not be written to {folder}" in message
         assert "earlier checkpoints are untouched" in message
-    assert [path.name for path in steps(folder)] == [NEW, OLD]
-    assert check(folder / NEW)["step"] == 7
+    assert sorted(path.name for path in folder.iterdir()) == [OLD, NEW]
+    assert check(folder / NEW).facts["step"] == 7

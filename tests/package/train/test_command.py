@@ -1,6 +1,8 @@
 """`d2l_mgpu.train` as its users see it: what it prints, the same steps however it is started."""
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -20,6 +23,7 @@ import torch
 from d2l_mgpu import Epoch, launch
 from d2l_mgpu.proofs import TOLERANCE
 from d2l_mgpu.train import Trainer, load_weights, main
+from d2l_mgpu.train.folder import steps
 
 OPTIONS = [*("--source", "generated", "--num-train", "100", "--num-test", "33")]
 OPTIONS += [*("--batch-size", "34", "--epochs", "2", "--lr", "0.05", "--seed", "5")]
@@ -122,12 +126,62 @@ def test_a_damaged_checkpoint_is_passed_over_when_asked_for(
         assert torch.equal(value, weights[name])
 
 
-def test_a_loss_that_diverges_is_null_in_json(
+DIVERGED = r"By step {} the loss or a weight has become NaN .* no checkpoint is written of that"
+
+
+@pytest.mark.parametrize(
+    ("options", "noticed", "kept"),
+    [
+        ([], 3, []),  # at the end of the epoch
+        (["--events-every", "2"], 2, []),
+        (["--checkpoint-every", "1"], 2, ["step-00000001"]),
+    ],
+)
+def test_a_loss_that_diverges_ends_the_run_and_spares_good_checkpoints(
+    options: list[str],
+    noticed: int,
+    kept: list[str],
+    tmp_path: Path,
+    answer: Callable[[list[str]], str],
+) -> None:
+    diverging = [*OPTIONS, "--lr", "1e30", "--checkpoint-dir", str(tmp_path), *options]
+    for _ in range(2):  # from the last good step on it diverges again
+        assert re.search(DIVERGED.format(noticed), answer(diverging))
+        assert [path.name for path in steps(tmp_path)] == kept
+    if kept:
+        assert all(weight.isfinite().all() for weight in load_weights(tmp_path).values())
+
+
+def diverge_on_rank_1(folder: Path) -> str:
+    """What this rank says if rank 1 sees a NaN in its part of the loss."""
+
+    def is_finite(trainer: Trainer) -> bool:
+        if trainer.group.rank == 1:
+            trainer.loss.fill_(float("nan"))
+        return original(trainer)
+
+    original, said = Trainer.is_finite, io.StringIO()
+    with (
+        mock.patch.object(Trainer, "is_finite", is_finite),
+        contextlib.redirect_stderr(said),
+        pytest.raises(SystemExit, match="2"),
+    ):
+        train(folder)
+    return said.getvalue().splitlines()[-1]
+
+
+def test_a_loss_that_diverges_on_one_rank_ends_all(tmp_path: Path) -> None:
+    for rank, said in enumerate(launch(diverge_on_rank_1, tmp_path, num_devices=2)):
+        assert re.search(f"^d2l_mgpu.train: rank {rank}: " + DIVERGED.format(3), said)
+
+
+def test_a_loss_may_diverge_if_that_is_allowed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    train(tmp_path, "--lr", "1e30")
+    train(tmp_path, "--lr", "1e30", "--allow-nan")
     last = capfd.readouterr().out.splitlines()[-1]
     assert json.loads(last, parse_constant=pytest.fail)["loss"] is None
+    assert steps(tmp_path)[0].name == "step-00000006"
 
 
 def test_a_checkpoint_older_than_an_option_is_resumed_without_it(tmp_path: Path) -> None:

@@ -93,16 +93,26 @@ def test_workers_killed_at_random_steps_lose_nothing(
 
 
 @pytest.mark.parametrize(
-    ("number", "torchrun"),
-    [(signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGTERM, ["--nproc-per-node=2"])],
-    ids=["SIGTERM", "Ctrl-C", "SIGTERM to torchrun"],
+    ("number", "storm", "torchrun"),
+    [
+        (signal.SIGTERM, True, None),
+        (signal.SIGINT, False, None),
+        (signal.SIGTERM, False, ["--nproc-per-node=2"]),
+    ],
+    ids=["a storm of SIGTERM", "Ctrl-C", "SIGTERM to torchrun"],
 )
 def test_a_run_asked_to_stop_saves_and_goes_on_later(
-    number: signal.Signals, torchrun: list[str] | None, left_alone: LeftAlone, start: Start
+    number: signal.Signals,
+    storm: bool,
+    torchrun: list[str] | None,
+    left_alone: LeftAlone,
+    start: Start,
 ) -> None:
     run = start("stopped", torchrun=torchrun)
     run.wait_for("step", 23)
     run.process.send_signal(number)
+    while storm and run.process.poll() is None:  # up to the last moment of the process
+        run.process.send_signal(number)
     code = run.end()
     assert code == (75 if torchrun is None else 1)  # torchrun has codes of its own
     [stop] = [event for event in run.events if event["event"] == "stop"]

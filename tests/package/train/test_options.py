@@ -1,11 +1,20 @@
 """What `d2l_mgpu.train` answers to options that cannot be right, and what `--help` lists."""
 
+import argparse
+import contextlib
+import inspect
+import io
+import re
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from d2l_mgpu.train import main
+from d2l_mgpu.train.options import read
 
+SECONDS = "is not a number above 0 and up to 1000000"
 COUNT = "is not a whole number from 1 to 2^31 - 1"
 
 
@@ -28,7 +37,7 @@ COUNT = "is not a whole number from 1 to 2^31 - 1"
         ("--checkpoint-every 0", f"--checkpoint-every: '0' {COUNT}"),
         ("--events-every -3", f"--events-every: '-3' {COUNT}"),
         *((f"--lr {x}", f"--lr: '{x}' is not a number above 0") for x in ("0", "-1", "nan", "inf")),
-        ("--timeout 0", "--timeout: '0' is not a number above 0"),
+        *((f"--timeout {x}", f"--timeout: '{x}' {SECONDS}") for x in ("0", "nan", "1e300")),
         ("--momentum 1", "--momentum: '1' is not a number from 0 to below 1"),
         ("--weight-decay -1", "--weight-decay: '-1' is not a number of at least 0"),
         ("--seed -1", "--seed: '-1' is not a whole number from 0 to 2^40 - 1"),
@@ -44,6 +53,38 @@ def test_an_option_that_cannot_be_right(
     options: str, sentence: str, answer: Callable[[list[str]], str]
 ) -> None:
     assert sentence in answer(options.split())
+
+
+def test_a_line_break_in_an_option_is_none_in_the_answer(
+    answer: Callable[[list[str]], str],
+) -> None:
+    assert "unrecognized arguments: two lines;" in answer(["two\nlines"])
+
+
+OPTIONS = sorted({*re.findall(r'add\("(--[a-z-]+)"', inspect.getsource(read))})
+VALUES = ["lenet", "MNIST", "never", "0", "-1", "1", "1.5", "1e400", "nan", "9" * 5000, "", "--"]
+words = st.sampled_from(OPTIONS) | st.sampled_from(VALUES) | st.text()
+words |= st.builds("{}={}".format, st.sampled_from(OPTIONS), words)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(st.lists(words, max_size=6))
+def test_whatever_is_typed_is_understood_or_refused_in_one_line(typed: list[str]) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            options = read(typed, "")
+        except SystemExit as ended:
+            options = ended.code
+    if options == 2:
+        [line] = err.getvalue().splitlines()
+        assert line.startswith("d2l_mgpu.train: ") and not out.getvalue()
+    elif options == 0:
+        assert "show this help" in out.getvalue() and not err.getvalue()
+    else:
+        assert isinstance(options, argparse.Namespace)
+        assert not out.getvalue() and not err.getvalue()
 
 
 def test_help_lists_every_option_with_its_default(capfd: pytest.CaptureFixture[str]) -> None:

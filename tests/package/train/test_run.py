@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from d2l_mgpu import launch
+from d2l_mgpu.processes.group import process_group
 from d2l_mgpu.train import main
+from d2l_mgpu.train.checksums import seal
+from d2l_mgpu.train.folder import one_writer
 from tests.support import ROOT
 from tests.support.runs import TORCHRUN
 
@@ -135,6 +139,40 @@ def test_a_rank_that_alone_cannot_go_on_says_why(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "d2l_mgpu.train: rank 1: [Errno 2] No such file or directory: '/no/file'" in done.stderr
+
+
+def test_a_second_run_in_the_folder_of_another_is_refused(tmp_path: Path, answer: Answer) -> None:
+    with process_group(60), one_writer(tmp_path / "run"):
+        sentence = f"Another run writes its checkpoints to {tmp_path}/run: wait for its end"
+        assert sentence in answer([*SMALL, "--checkpoint-dir", str(tmp_path / "run")])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts.pop("sampler"),
+        lambda facts: facts.update(sampler=[]),
+        lambda facts: facts["sampler"].update(position="2"),
+        lambda facts: facts.update(scheduler=None),
+        lambda facts: facts["scheduler"].update(base_lrs=[]),
+        lambda facts: facts["optimizer"].popitem(),
+    ],
+)
+def test_a_record_of_another_training_is_no_place_to_resume_from(
+    change: Callable[[dict], None],
+    tmp_path: Path,
+    answer: Answer,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Although all checksums fit."""
+    options = [*trained(tmp_path), "--epochs", "2"]
+    [file] = tmp_path.glob("run/step-*/checkpoint.json")
+    record = json.loads(file.read_bytes())
+    change(record["facts"])
+    file.unlink()
+    seal(file.parent, record)
+    capfd.readouterr()
+    assert f"{file} is of another training" in answer([*SMALL, *options])
 
 
 def test_more_epochs_are_no_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

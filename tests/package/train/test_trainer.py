@@ -58,7 +58,7 @@ def train(
             torch.manual_seed(99)  # what a new process would not know
             trainer = Trainer(make_net(), images.dataset, recipe, group)
             if found := find(folder):
-                trainer.load(*found[:2])
+                trainer.load(found[0])
             while trainer.step != stop and trainer.sampler.epoch < recipe.epochs:
                 for _ in trainer.steps():
                     if trainer.step == stop:
@@ -67,7 +67,8 @@ def train(
                     epoch = trainer.finish_epoch(test_iter)
                     figures.append((epoch.number, epoch.loss, epoch.accuracy))
             trainer.save(folder, {})
-    state = trainer._shared_state() | {"own": trainer._own_state()}
+    shared, facts = trainer._shared_state()
+    state = {**shared, "own": trainer._own_state(), "optimizer's": facts["optimizer"]}
     tensors = {
         f"{part}.{name}": torch.as_tensor(value)
         for part, entries in state.items()

@@ -1,0 +1,78 @@
+"""A folder of checkpoints: how they are called, and that only one run at a time writes to it.
+
+A complete checkpoint is called `step-00000120`; while it is written, `.writing-00000120`. The run
+that writes holds a lock of the kernel on the file `.lock`. Such a lock ends with its process,
+however that ends; the file stays and means nothing.
+"""
+
+import fcntl
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from d2l_mgpu.train.checksums import CheckpointError
+from d2l_mgpu.train.together import on_rank_0
+
+
+def steps(folder: Path) -> list[Path]:
+    """Return the complete checkpoints in `folder`, the newest first."""
+    found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name)]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """Return the step in the name of a checkpoint."""
+    return int(path.name.removeprefix("step-"))
+
+
+def discard(path: Path) -> None:
+    """Remove the folder or file at `path`, if it is there; of a link, the link only."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[str]:
+    """Inside, no other run writes to `folder`, which is made, and freed of half a checkpoint.
+
+    Yields a sentence to say where the file system has no locks, otherwise "". Raises
+    CheckpointError when another run writes there, or when nobody can. A collective: rank 0 acts.
+    """
+    with ExitStack() as until_the_end:
+        yield on_rank_0(lambda: _take(folder, until_the_end))
+
+
+def _take(folder: Path, until_the_end: ExitStack) -> str:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        note = _lock(folder / ".lock", until_the_end)
+        for leftover in folder.glob(".writing-*"):  # of a run that was killed while it wrote
+            discard(leftover)
+        (folder / ".writing-").mkdir()  # or else we would learn it after the first epoch
+        (folder / ".writing-").rmdir()
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot take checkpoints: {error.strerror}. Choose another --checkpoint-dir."
+        ) from None
+    return note
+
+
+def _lock(path: Path, until_the_end: ExitStack) -> str:
+    file = until_the_end.enter_context(path.open("a"))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CheckpointError(
+            f"Another run writes its checkpoints to {path.parent}: wait for its end, stop it, or "
+            "choose another --checkpoint-dir."
+        ) from None
+    except OSError as error:  # some network file systems
+        return (
+            f"{path} cannot be locked ({error.strerror}): see to it yourself that no other run "
+            "uses the folder."
+        )
+    return ""
