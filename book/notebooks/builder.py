@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,26 +21,25 @@ from sphinx.builders import Builder
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
-from book.extensions import PARALLEL_SAFE
+from book import release
+from book.config import addresses, d2l_requirement
 from book.execution import mxnet_kernel
-from book.execution.dependencies import DEPENDS
 from book.execution.chapters import notebook
+from book.execution.dependencies import DEPENDS
 from book.execution.environment import OWN_KERNEL, SOURCE
-from book.config import ROOT, addresses, d2l_requirement
+from book.execution.provenance import facts_of
+from book.extensions import PARALLEL_SAFE
+from book.languages import language
 from book.notebooks.markdown import MarkdownWriter
 from book.outputs import EXECUTIONS
-from book.execution.provenance import facts_of
-from book.languages import language
 from book.translation import figures
 
 INSTALL = """\
 # Colab and Studio Lab lack the book's packages; where they are installed, nothing happens here.
-from glob import glob
 from importlib.util import find_spec
 
 if not find_spec("d2l_mgpu"):
-    package = (glob("d2l_mgpu-*.whl") or ["git+{repository}"])[0]
-    %pip install -q {{package}}
+    %pip install -q 'd2l_mgpu @ git+{repository}@{tag}'
 if not find_spec("d2l"):
     %pip install -q {d2l}"""
 INSTALL_MXNET = """\
@@ -52,7 +50,7 @@ from importlib.util import find_spec
 if not (find_spec("mxnet") and find_spec("d2l_mgpu")):
     if sys.version_info[:2] != (3, 11):
         raise ImportError(f"MXNet needs Python 3.11, but this is {{sys.version.split()[0]}}.")
-    %pip install -q 'd2l_mgpu[gluon] @ git+{repository}'"""
+    %pip install -q 'd2l_mgpu[gluon] @ git+{repository}@{tag}'"""
 HIDDEN = {"hide-input", "hide-cell"}
 MIME_TYPES = ("text/plain", "text/markdown", "text/html", "image/svg+xml", "image/png")
 
@@ -137,8 +135,7 @@ class NotebookBuilder(Builder):
         self.where = addresses(self.app.srcdir)
         self.language = language(self.config.language)
         self.cache = get_cache(self.config.nb_execution_cache_path)
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        self.version = project["version"]
+        self.tag = release.tag()
 
     def get_outdated_docs(self) -> list[str]:
         return sorted(name for name in self.env.all_docs if "kernelspec" in self.env.metadata[name])
@@ -179,10 +176,10 @@ class NotebookBuilder(Builder):
         """What a notebook says of itself to Jupyter, to Colab and to the book."""
         spec = {**self.env.metadata[docname]["kernelspec"]}
         del spec[DEPENDS]  # which the book needs, and no reader
-        ours = {
+        ours: dict[str, Any] = {
             "data": os.environ[SOURCE],
             "language": self.language.tag,
-            "version": self.version,
+            "version": self.tag.removeprefix("v"),
         }
         common = {"d2l_mgpu": ours, "kernelspec": spec, "language_info": {"name": "python"}}
         if spec["name"] == OWN_KERNEL:
@@ -195,7 +192,9 @@ class NotebookBuilder(Builder):
             return
         metadata = self.metadata(docname)
         first = INSTALL_MXNET if metadata["kernelspec"]["name"] == mxnet_kernel.KERNEL else INSTALL
-        install = first.format(repository=self.where.repository, d2l=d2l_requirement())
+        install = first.format(
+            repository=self.where.repository, tag=self.tag, d2l=d2l_requirement()
+        )
         parts = walk(doctree, MarkdownWriter(self.app, docname))
         cells = [nbformat.v4.new_code_cell(install), *assemble(parts, self.executed(docname))]
         identify(cells)

@@ -6,7 +6,6 @@ rule is a warning, so that nothing a chapter uses can be lost on the way to its 
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx

@@ -17,15 +17,18 @@ from typing import Any
 import nbformat
 import pytest
 
-from book import outputs
+from book import outputs, release
 from book.config import addresses
 from book.execution import mxnet_kernel
 from book.languages import LANGUAGES, TRANSLATIONS, Language
 from tests.support import ROOT
+from tests.support.repositories import git, new_repository
 from tests.support.tiny_book import run_book
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
 WHERE = addresses(ROOT)
+INSTALLS = re.compile(r"%pip install -q 'd2l_mgpu(?:\[gluon\])? @ (.*)'")
+TAGGED = f"git+{WHERE.repository}@{release.tag()}"
 EXECUTE = """
 import nbclient, nbformat
 nbclient.NotebookClient(nbformat.read({name!r}, as_version=4), timeout=1800).execute()
@@ -142,7 +145,9 @@ def test_a_notebook_opens_with_a_gpu_in_colab_and_installs_first(path: Path) -> 
         assert notebook.metadata.colab == {"gpuType": "T4", "provenance": []}
         assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.metadata.d2l_mgpu.data == "generated"
-    assert f"git+{WHERE.repository}" in notebook.cells[0].source
+    assert INSTALLS.findall(notebook.cells[0].source) == [TAGGED]
+    assert "glob" not in notebook.cells[0].source  # nothing beside the notebook is installed
+    assert f"v{notebook.metadata.d2l_mgpu.version}" == release.tag()
 
 
 @pytest.mark.parametrize("spoken", TRANSLATIONS, ids=lambda spoken: spoken.code)
@@ -278,16 +283,21 @@ def lone_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    options = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(ROOT)], check=True)
-    (built,) = folder.glob("*.whl")
-    return built
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package under its tag; what came later cannot be imported."""
+    folder = tmp_path_factory.mktemp("repository")
+    shutil.copytree(ROOT / "d2l_mgpu", folder / "d2l_mgpu")
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, folder)
+    new_repository(folder)
+    git(folder, "tag", release.tag())
+    (folder / "d2l_mgpu/__init__.py").write_text("raise ImportError('not this version')\n")
+    git(folder, "commit", "--quiet", "--all", "--message", "Later")
+    return folder
 
 
 @pytest.mark.parametrize("path", ENGLISH_NOTEBOOKS, ids=name)
-def test_a_notebook_imports_only_what_the_wheel_brings(path: Path) -> None:
+def test_a_notebook_imports_only_what_the_package_brings(path: Path) -> None:
     """After its first cell, which installs that."""
     imported = set()
     for cell in code_cells(path)[1:]:
@@ -310,14 +320,22 @@ def test_a_notebook_imports_only_what_the_wheel_brings(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [ROOT / f"notebooks/en/{stem}.ipynb" for stem in ("splitting", "overlap")], ids=name
 )
-def test_a_notebook_runs_alone_with_only_the_wheel_at_hand(
-    path: Path, wheel: Path, lone_python: Path, tmp_path: Path
+def test_a_notebook_runs_alone_with_the_version_it_was_made_with(
+    path: Path, repository: Path, lone_python: Path, tmp_path: Path
 ) -> None:
     shutil.copy(path, tmp_path)
-    shutil.copy(wheel, tmp_path)
+    (tmp_path / "d2l_mgpu-99.0-py3-none-any.whl").write_text("planted: this is no wheel")
     uninstall(lone_python, "d2l_mgpu")
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment |= {"PIP_NO_INDEX": "1", "D2L_MGPU_SOURCE": "generated"}
+    environment |= {
+        "D2L_MGPU_SOURCE": "generated",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # that is how pip reads it: do not isolate
+        # The repository on GitHub is this one.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{repository.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": WHERE.repository,
+    }
     result = subprocess.run(
         [lone_python, "-c", EXECUTE.format(name=path.name)],
         cwd=tmp_path,

@@ -48,7 +48,7 @@ MALICIOUS = dict.fromkeys(
         *("CPU", "Slow.", "More", "Hidden text.", "A copy of the model.", "A quotation.", "Left"),
     ],
     EVERYTHING,
-) | {"Numbers": IMAGE}
+) | {"Numbers": f"数 {IMAGE}"}
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><title>Left</title>'
     '<text class="code">left()</text></svg>\n'
