@@ -2,8 +2,9 @@
 PYTHON ?= python3
 DATA ?= generated
 BIN := .venv/bin
-D2L := $(shell sed -n 's/.*pip install \(--no-deps d2l==[^ ]*\).*/\1/p' requirements.txt)
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
 READY := .venv/.ready
+AUDIT := pip-audit@2.10.1 --strict --disable-pip --require-hashes --vulnerability-service osv
 TWO := --numprocesses 2 --dist loadfile
 # Prints how long a target took, also when it failed
 TIMED = @start=$$(date +%s); trap 'echo "== make $@: $$(($$(date +%s) - start)) s"' EXIT; set -e;
@@ -17,7 +18,7 @@ export D2L_MGPU_SOURCE := $(if $(filter generated,$(DATA)),generated,real)
 # Systems set LANGUAGE for their own messages; only what was typed after `make` counts.
 ONE := $(if $(filter command line,$(origin LANGUAGE)),--language $(LANGUAGE))
 
-.PHONY: gluon help book serve cards pdf notebooks locales sync format bench clean \
+.PHONY: gluon help book serve cards pdf notebooks locales sync format bench lock audit tag clean \
   test test-site test-slow test-faults portability
 
 help: ## list the commands
@@ -73,14 +74,23 @@ book serve cards pdf notebooks locales test test-slow portability: gluon
 gluon: $(READY)
 	@$(BIN)/python -m book.execution.mxnet_kernel
 
+lock: $(READY) ## lock what requirements*.txt ask for, with hashes (UPGRADE=yes: the newest)
+	$(BIN)/python -m book.lock $(if $(UPGRADE),--upgrade)
+	@$(MAKE) --no-print-directory $(READY)
+
+audit: $(READY) ## ask the database of known vulnerabilities about what is locked (needs its server)
+	for lock in requirements*.lock; do $(BIN)/uv tool run $(AUDIT) -r $$lock || exit 1; done
+
+tag: ## tag the version that notebooks install (publish.yml does it)
+	@$(PYTHON) -m book.release
+
 clean: ## remove what was built, but not the environment
 	rm -rf _build
 
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || { \
 	  echo "The book needs Python 3.11 to 3.14. Type: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check $(D2L)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-build-isolation -e .
 	touch $@

@@ -2,7 +2,8 @@
 
 Commands: `python -m book.site` builds it, `book.serve` shows it while you write, `book.sync` keeps
 the code in the chapters equal to the package, `book.outputs` and `book.portability` compare what
-cells print with what is committed.
+cells print with what is committed. `book.lock` writes down what `make` installs, `book.release`
+sets the tag that notebooks install.
 
 What all of it stands on: `config` (addresses, where the book is), `languages`, `files`, `browser`.
 Neither these nor the commands, but for `site`, need Sphinx.

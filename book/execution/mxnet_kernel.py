@@ -20,6 +20,7 @@ FOLDER = ROOT / ".venv-mxnet"
 PYTHON = FOLDER / "bin" / "python"
 READY = FOLDER / ".ready"  # the environment is complete
 REQUIREMENTS = ROOT / "requirements-mxnet.txt"
+LOCK = ROOT / "requirements-mxnet.lock"  # what they come to, written by book/lock.py
 # What the Gluon edition needs of the book's other pins
 SHARED = {"torch", "torchvision", "cloudpickle", "tqdm", "ipykernel", "pytest", "pytest-timeout"}
 FACTS = """
@@ -37,9 +38,8 @@ def mxnet_python() -> Path | None:
 
 
 def is_current() -> bool:
-    """Whether the environment is complete, known to the book's one, and as the pins say."""
-    pins = [REQUIREMENTS, ROOT / "requirements.txt", ROOT / "pyproject.toml"]
-    changed = max(path.stat().st_mtime for path in pins)
+    """Whether the environment is complete, known to the book's one, and as the lock says."""
+    changed = max(path.stat().st_mtime for path in (LOCK, ROOT / "pyproject.toml"))
     kernel = Path(sys.prefix, "share", "jupyter", "kernels", KERNEL)
     return READY.exists() and kernel.exists() and READY.stat().st_mtime >= changed
 
@@ -57,7 +57,7 @@ def find_python() -> str | None:
 
 
 def packages() -> list[str]:
-    """What to install, as `pip install` takes it."""
+    """The pins of the book that hold here too."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pins = [line.partition("#")[0].strip() for line in lines]
     return [pin for pin in pins if pin.partition("==")[0] in SHARED]
@@ -79,7 +79,7 @@ def make(python: str) -> None:
         paths = sysconfig.get_paths(vars={"base": str(FOLDER), "platbase": str(FOLDER)})
         Path(paths["purelib"], "book.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check"]
-    run(*pip, "-r", REQUIREMENTS, *packages())
+    run(*pip, "--no-deps", "--require-hashes", "-r", LOCK)
     run(*pip, "--no-deps", "-e", ROOT)
     kernel: list[str | Path] = ["--prefix", sys.prefix, "--name", KERNEL, "--display-name", "MXNet"]
     run(PYTHON, "-m", "ipykernel", "install", *kernel)

@@ -22,14 +22,13 @@ def test_where_there_is_no_python_for_mxnet_one_line_says_so(
 def test_where_mxnet_cannot_be_installed_one_line_says_so_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("mxnet==0.0.0\n")
+    lock = tmp_path / "requirements-mxnet.lock"
+    lock.write_text(f"mxnet==0.0.0 --hash=sha256:{64 * '0'}\n")
     monkeypatch.setattr(mxnet_kernel, "find_python", lambda: sys.executable)
-    monkeypatch.setattr(mxnet_kernel, "REQUIREMENTS", requirements)
+    monkeypatch.setattr(mxnet_kernel, "LOCK", lock)
     monkeypatch.setattr(mxnet_kernel, "FOLDER", tmp_path / "environment")
     monkeypatch.setattr(mxnet_kernel, "PYTHON", tmp_path / "environment/bin/python")
     monkeypatch.setattr(mxnet_kernel, "READY", tmp_path / "environment/.ready")
-    monkeypatch.setattr(mxnet_kernel, "packages", list)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     mxnet_kernel.main()
     said = capsys.readouterr().out

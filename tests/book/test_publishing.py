@@ -69,14 +69,40 @@ def test_the_site_is_published_when_the_checks_of_main_have_passed() -> None:
     workflow = yaml.safe_load(text)
     assert set(workflow[True]) == {"push", "pull_request"}  # YAML reads `on` as true
     assert workflow[True]["push"]["branches"] == ["main"]
-    publish = workflow["jobs"]["publish"]
-    assert set(publish["needs"]) == {"test", "site"}
-    assert publish["if"] == "github.event_name == 'push'"
+    tag, publish = workflow["jobs"]["tag"], workflow["jobs"]["publish"]
+    assert set(tag["needs"]) == {"test", "site"} and publish["needs"] == ["tag"]
+    assert tag["if"] == publish["if"] == "github.event_name == 'push'"
     assert publish["permissions"] == {"pages": "write", "id-token": "write"}
     (upload,) = [s for s in workflow["jobs"]["site"]["steps"] if "upload" in s.get("uses", "")]
     assert upload["with"]["path"] == "_build/html"
     commands = [step.get("run") for step in workflow["jobs"]["site"]["steps"]]
     assert "make book DATA=FashionMNIST" in commands
+
+
+def test_nothing_is_installed_where_the_repository_can_be_written() -> None:
+    jobs = [job for path in WORKFLOWS for job in yaml.safe_load(path.read_text())["jobs"].values()]
+    writing = [job for job in jobs if job.get("permissions", {}).get("contents") == "write"]
+    (steps,) = [job["steps"] for job in writing]
+    assert [step.get("run", step.get("uses", "").partition("@")[0]) for step in steps] == [
+        "actions/checkout",
+        "make tag",
+    ]
+    assert " -m book.release" in would_run("tag")[-1]
+    assert not [command for command in would_run("tag") if "install" in command]
+
+
+def would_run(target: str) -> list[str]:
+    """The commands of a target of the Makefile, as if nothing had been made."""
+    command = ["make", "--always-make", "--dry-run", target]
+    output = subprocess.check_output(command, cwd=ROOT, text=True)
+    return output.replace("\\\n", " ").splitlines()
+
+
+def test_make_installs_what_is_locked_and_the_book() -> None:
+    installs = [command for command in would_run(".venv/.ready") if "pip install" in command]
+    locked, book = installs
+    assert locked.endswith("--no-deps --require-hashes -r requirements.lock")
+    assert book.endswith("--no-deps --no-build-isolation -e .")
 
 
 @pytest.mark.parametrize(
