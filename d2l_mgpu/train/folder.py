@@ -8,9 +8,11 @@ however that ends; the file stays and means nothing.
 import fcntl
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from d2l_mgpu.train.checksums import CheckpointError
 from d2l_mgpu.train.together import on_rank_0
@@ -36,20 +38,22 @@ def discard(path: Path) -> None:
 
 
 @contextmanager
-def one_writer(folder: Path) -> Iterator[str]:
+def one_writer(folder: Path, patience: float = 0.0) -> Iterator[str]:
     """Inside, no other run writes to `folder`, which is made, and freed of half a checkpoint.
 
-    Yields a sentence to say where the file system has no locks, otherwise "". Raises
-    CheckpointError when another run writes there, or when nobody can. A collective: rank 0 acts.
+    Waits `patience` seconds for a run that does. Yields a sentence to say where the file system has
+    no locks, otherwise "". Raises CheckpointError when another run goes on writing there, or when
+    nobody can. A collective: rank 0 acts.
     """
     with ExitStack() as until_the_end:
-        yield on_rank_0(lambda: _take(folder, until_the_end))
+        yield on_rank_0(lambda: _take(folder, patience, until_the_end))
 
 
-def _take(folder: Path, until_the_end: ExitStack) -> str:
+def _take(folder: Path, patience: float, until_the_end: ExitStack) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        note = _lock(folder / ".lock", until_the_end)
+        lock = until_the_end.enter_context((folder / ".lock").open("a"))
+        note = _lock(lock, time.monotonic() + patience)
         for leftover in folder.glob(".writing-*"):  # of a run that was killed while it wrote
             discard(leftover)
         (folder / ".writing-").mkdir()  # or else we would learn it after the first epoch
@@ -61,18 +65,21 @@ def _take(folder: Path, until_the_end: ExitStack) -> str:
     return note
 
 
-def _lock(path: Path, until_the_end: ExitStack) -> str:
-    file = until_the_end.enter_context(path.open("a"))
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CheckpointError(
-            f"Another run writes its checkpoints to {path.parent}: wait for its end, stop it, or "
-            "choose another --checkpoint-dir."
-        ) from None
-    except OSError as error:  # some network file systems
-        return (
-            f"{path} cannot be locked ({error.strerror}): see to it yourself that no other run "
-            "uses the folder."
-        )
-    return ""
+def _lock(file: TextIO, give_up: float) -> str:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return ""
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                raise CheckpointError(
+                    f"Another run writes its checkpoints here, and holds {file.name}: wait for its "
+                    "end, stop it, or choose another --checkpoint-dir. If it was on a node that is "
+                    "gone, and the file system does not notice, remove this file."
+                ) from None
+        except OSError as error:  # some network file systems
+            return (
+                f"{file.name} cannot be locked ({error.strerror}): see to it yourself that no "
+                "other run uses the folder."
+            )
+        time.sleep(0.1)

@@ -61,7 +61,9 @@ class TrainingRun:
         """
         if self.folder is None:
             return self.take_steps()
-        with one_writer(self.folder) as note:
+        # After a restart rank 0 may be on another node, and the last one not yet given up for dead.
+        restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        with one_writer(self.folder, self.options.timeout / 2 if restarted else 0.0) as note:
             if note:
                 self.report.say(note)
             self.resume(self.folder)
@@ -77,10 +79,10 @@ class TrainingRun:
                     if trainer.step % options.events_every == 0:
                         dist.all_reduce(mean := loss.cpu())  # gloo takes nothing else from MPS
                         self.report.log_once("step", step=trainer.step, loss=mean.item())
-                        self.must_be(math.isfinite(mean.item()))
+                        self.require(math.isfinite(mean.item()))
                     if trainer.sampler.position < len(trainer.sampler):  # else see below
                         self.save_or_stop(options.checkpoint_every)
-                self.must_be(trainer.is_finite())
+                self.require(trainer.is_finite())
                 history.append(trainer.finish_epoch(self.test_iter))
                 self.report.epoch(history[-1], trainer.step)
                 self.save_or_stop(every=1)
@@ -143,7 +145,7 @@ class TrainingRun:
                     f"this run has {ours}: resume with the same, or name another --checkpoint-dir."
                 )
 
-    def must_be(self, finite: bool) -> None:
+    def require(self, finite: bool) -> None:
         """Raise ValueError unless all is `finite`, or need not be."""
         if not finite and not self.options.allow_nan:
             raise ValueError(
@@ -157,7 +159,7 @@ class TrainingRun:
         step, stop = self.trainer.step, self.group.all_stop()
         due = stop or (every is not None and step % every == 0)
         if self.folder is not None and due and step != self.saved:
-            self.must_be(self.trainer.is_finite())
+            self.require(self.trainer.is_finite())
             path = self.trainer.save(self.folder, self.facts)
             self.saved = step
             self.report.log_once("checkpoint", step=step, path=path.name)

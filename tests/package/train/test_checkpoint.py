@@ -1,5 +1,6 @@
 """A damaged checkpoint is named and never loaded; what was there before a failure stays."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -312,9 +313,23 @@ def fill_the_disk(folder: Path) -> str:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 
 
-def test_a_full_disk_is_said_by_every_rank_and_earlier_checkpoints_stay(folder: Path) -> None:
-    said = launch(fill_the_disk, folder, num_devices=2)
-    for message in said:
+def load_what_only_rank_0_sees(folder: Path) -> str:
+    found = check(folder / NEW)
+    if os.environ["RANK"] == "1":
+        found = dataclasses.replace(found, path=folder / "not mounted")
+    with pytest.raises(CheckpointError) as error:
+        load(found, state(0))
+    return str(error.value)
+
+
+def test_what_fails_on_one_rank_is_said_by_every_rank_and_earlier_checkpoints_stay(
+    folder: Path,
+) -> None:
+    def both(folder: Path) -> tuple[str, str]:
+        return load_what_only_rank_0_sees(folder), fill_the_disk(folder)
+
+    for unseen, message in launch(both, folder, num_devices=2):
+        assert f"{folder}/not mounted/__0_0.distcp cannot be read: No such file" in unseen
         assert f"The checkpoint of step 11 could not be written to {folder}" in message
         assert "earlier checkpoints are untouched" in message
     assert sorted(path.name for path in folder.iterdir()) == [OLD, NEW]

@@ -3,9 +3,9 @@
 import errno
 import fcntl
 import os
-import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -43,16 +43,18 @@ def test_a_second_run_is_refused_until_the_first_is_gone(tmp_path: Path) -> None
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None
     assert first.stdout.readline() == "held\n"
-    refused = f"Another run writes its checkpoints to {tmp_path}: wait for its end, stop it, or "
+    refused = f"Another run writes its checkpoints here, and holds {tmp_path}/.lock: wait for its"
     for said in launch(write, tmp_path, num_devices=2):
         assert said.startswith(refused)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
+    threading.Timer(0.3, first.kill).start()
     with process_group(60):
+        with one_writer(tmp_path, patience=60):
+            pass
         assert write(tmp_path) == "writes"
         with one_writer(tmp_path):
             assert write(tmp_path).startswith(refused)
         assert write(tmp_path) == "writes"
+    first.communicate()
 
 
 def test_what_a_killed_run_left_is_removed_and_no_link_is_followed(

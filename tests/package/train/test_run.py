@@ -143,7 +143,7 @@ def test_a_rank_that_alone_cannot_go_on_says_why(tmp_path: Path) -> None:
 
 def test_a_second_run_in_the_folder_of_another_is_refused(tmp_path: Path, answer: Answer) -> None:
     with process_group(60), one_writer(tmp_path / "run"):
-        sentence = f"Another run writes its checkpoints to {tmp_path}/run: wait for its end"
+        sentence = f"Another run writes its checkpoints here, and holds {tmp_path}/run/.lock: wait"
         assert sentence in answer([*SMALL, "--checkpoint-dir", str(tmp_path / "run")])
 
 
