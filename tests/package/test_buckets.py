@@ -281,14 +281,15 @@ class Choosing(nn.Module):
         return X
 
 
-def steps_of(optimizer: str, way: str, set_to_none: bool) -> list[Tensor]:
-    """Run by each rank, or with `way` "one device" by none: the weights after each step."""
+def finding_unused(net: nn.Module) -> nn.Module:
+    return DistributedDataParallel(net, find_unused_parameters=True)
+
+
+def steps_of(optimizer: str, set_to_none: bool, make: Callable | None = None) -> list[Tensor]:
+    """Run by each rank, or without `make` on one device: the weights after each step."""
     net = Choosing()
-    if way == "DDP":
-        replica: nn.Module = DistributedDataParallel(net, find_unused_parameters=True)
-    else:
-        replica = Bucketed(net) if way == "buckets" else net
-    shards = (0, 1) if way == "one device" else (dist.get_rank(),)
+    replica = make(net) if make else net
+    shards = (dist.get_rank(),) if make else (0, 1)
     stepping, found = OPTIMIZERS[optimizer](net.parameters()), []
     for used in USED:
         stepping.zero_grad(set_to_none=set_to_none)
@@ -296,7 +297,7 @@ def steps_of(optimizer: str, way: str, set_to_none: bool) -> list[Tensor]:
             X = torch.full((1, 3), 1.0 + shard, dtype=torch.float64)
             loss = replica(X, used if shard == 0 else used.strip("c")).sum()
             (loss / len(shards)).backward()
-        if isinstance(replica, Bucketed):
+        if hasattr(replica, "finish"):
             replica.finish()
         stepping.step()
         found += [p.detach().clone() for p in net.parameters()]
@@ -306,10 +307,10 @@ def steps_of(optimizer: str, way: str, set_to_none: bool) -> list[Tensor]:
 UNUSED = [(name, none) for name in OPTIMIZERS for none in (True, False)]
 
 
-def gradients_of_minus_zero() -> list[bool]:
+def gradients_of_minus_zero(make: Callable = Bucketed) -> list[bool]:
     """Run by each rank: whether a gradient of -0.0 that rank 0 alone has is one on all ranks."""
     net = nn.ParameterDict({name: nn.Parameter(torch.ones(())) for name in "ab"})
-    replica = Bucketed(net)
+    replica = make(net)
     loss = net["a"] if dist.get_rank() else net["a"] + net["b"] * torch.tensor(-0.0)
     loss.backward()
     replica.finish()
@@ -325,9 +326,12 @@ def everything() -> dict[str, Any]:
     }
     if dist.get_world_size() == 2:
         found["messages"] = messages()
-        for way in ("buckets", "DDP"):
-            found[way] = {case: steps_of(case[0], way, case[1]) for case in UNUSED}
+        zeros = planted(buckets, *FAULTS["zeros for what nobody used"])["Bucketed"]
+        for way, make in (("buckets", Bucketed), ("DDP", finding_unused), ("zeros", zeros)):
+            found[way] = {case: steps_of(*case, make) for case in UNUSED}
         found["minus zero"] = gradients_of_minus_zero()
+        blurred = planted(buckets, "self.marks[param].add_(0.0)", "pass")["Bucketed"]
+        found["minus zero, planted"] = gradients_of_minus_zero(blurred)
         found["without sync"] = exchanges_without_sync()
         found["the newest takes over"] = the_newest_takes_over()
         for fault in FAULTS:
@@ -405,15 +409,17 @@ def test_mistakes_get_a_sentence(mistake, says):
 @pytest.mark.parametrize("case", UNUSED, ids=str)
 def test_the_optimizer_passes_by_what_no_rank_used_as_with_ddp_and_on_one_device(case):
     """Momentum, weight decay and Adam would make a change of a gradient of zeros."""
-    name, set_to_none = case
-    one_device = steps_of(name, "one device", set_to_none)
+    one_device = steps_of(*case)
     for rank in ranks(2):
         assert_equals_one_device(rank["buckets"][case], rank["DDP"][case])
         assert_equals_one_device(rank["buckets"][case], one_device)
+        with pytest.raises(AssertionError):
+            assert_equals_one_device(rank["zeros"][case], one_device)
 
 
 def test_a_gradient_of_minus_zero_is_a_gradient():
     assert [rank["minus zero"] for rank in ranks(2)] == [[True, True]] * 2
+    assert [rank["minus zero, planted"] for rank in ranks(2)] == [[True, True], [True, False]]
 
 
 def test_nothing_is_exchanged_inside_no_sync_nested_or_left_by_an_exception():
