@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.utils.data import Sampler
 
+from d2l_mgpu.arguments import integer
+
 
 class ShardSampler(Sampler[list[int]]):
     """The examples of one rank: for each batch of an epoch, a list of indices.
@@ -30,13 +32,15 @@ class ShardSampler(Sampler[list[int]]):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        for what, value in (("num_examples", num_examples), ("batch_size", batch_size)):
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{what} must be a whole number of at least 1, not {value!r}.")
-        if not 0 <= rank < world_size:
+        self.num_examples = integer("num_examples", num_examples)
+        self.batch_size = integer("batch_size", batch_size)
+        self.seed = integer("seed", seed, least=0)
+        self.rank, self.world_size = (
+            integer("rank", rank, least=0),
+            integer("world_size", world_size),
+        )
+        if self.rank >= self.world_size:
             raise ValueError(f"rank must be in 0..{world_size - 1}, but it is {rank!r}.")
-        self.num_examples, self.batch_size, self.seed = num_examples, batch_size, seed
-        self.rank, self.world_size = rank, world_size
         self.epoch = self.position = 0
 
     def __len__(self) -> int:

@@ -10,6 +10,8 @@ On one device, on two, and on two machines (this on each of them)::
 All of them take the same steps. Standard output gets one line of JSON an epoch. SIGTERM and
 Ctrl-C end the run after the current step, with a checkpoint and exit code 75; the same command
 then goes on from there. A loss that becomes NaN ends it with exit code 2.
+
+Who can connect to the port of torchrun can run code: use it in a network that you trust.
 """
 
 import argparse

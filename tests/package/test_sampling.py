@@ -84,11 +84,11 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((0, 1), {}, "num_examples must be a whole number of at least 1, not 0"),
-        ((10, 0), {}, "batch_size must be a whole number of at least 1, not 0"),
-        ((10, 2.5), {}, "batch_size must be a whole number of at least 1, not 2.5"),
+        ((0, 1), {}, "num_examples must be an integer of at least 1, but it is 0"),
+        ((10, 0), {}, "batch_size must be an integer of at least 1, but it is 0"),
+        ((10, 2.5), {}, "batch_size must be an integer of at least 1, but it is 2.5"),
         ((10, 2), {"rank": 2, "world_size": 2}, r"rank must be in 0\.\.1, but it is 2"),
-        ((10, 2), {"rank": -1}, r"rank must be in 0\.\.0, but it is -1"),
+        ((10, 2), {"rank": -1}, "rank must be an integer of at least 0, but it is -1"),
     ],
 )
 def test_bad_input_is_refused(arguments: tuple, options: dict, message: str) -> None:
