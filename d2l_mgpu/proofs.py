@@ -87,14 +87,14 @@ def _assert_memory_apart(device_params: Sequence[Sequence[Tensor]]) -> None:
     """Insist that no byte of one replica lies between the first and the last of another's tensor;
     within a replica, two parameters may well be one."""
     memory = [
-        (str(p.device), p.data_ptr(), p.data_ptr() + _extent(p), rank, i)
-        for rank, params in enumerate(device_params)
-        for i, p in enumerate(params)
+        (i, rank, p.device, p.data_ptr(), p.data_ptr() + _extent(p))
+        for i, replicas in enumerate(zip(*device_params, strict=True))
+        for rank, p in enumerate(replicas)
         if p.numel()
     ]
-    for one, other in combinations(sorted(memory), 2):
-        (device, _, end, rank, i), (device_2, start, _, rank_2, j) = one, other
-        if rank != rank_2 and device == device_2 and start < end:
+    for one, other in combinations(memory, 2):
+        (i, rank, device, start, end), (j, rank_2, device_2, start_2, end_2) = one, other
+        if rank != rank_2 and device == device_2 and start < end_2 and start_2 < end:
             raise AssertionError(
                 f"replicas share the storage of parameter {i}: one is an alias"
                 + (f" of parameter {j}" if i != j else "")

@@ -220,6 +220,7 @@ BUFFER = torch.zeros(6)
         ([BUFFER[:4]], [BUFFER[2:]], "share the storage of parameter 0: one is an alias"),
         ([BUFFER[0::2]], [BUFFER[1::2]], "share the storage of parameter 0"),
         ([BUFFER[:3], ZERO[:1]], [BUFFER[3:], BUFFER[2:3]], "parameter 0: .* of parameter 1"),
+        ([BUFFER[3:], BUFFER[:3]], [BUFFER[3:], BUFFER[:3]], "storage of parameter 0: one is an"),
     ],
 )
 def test_what_replicas_must_not_be(first, second, says):
