@@ -47,7 +47,7 @@ def all_written(net: nn.Module) -> Iterator[None]:
     """
     before = copy.deepcopy(net.state_dict())
     try:
-        for p in net.parameters():
+        for p in filter(torch.is_floating_point, net.parameters()):
             p.fill_(torch.nan)  # stays, unless somebody writes
         yield
         for name, p in net.named_parameters():

@@ -177,13 +177,14 @@ def prove_equals_one_device(
     """
     dtype = dtype or exact_dtype(devices)
     start = [p.to(dtype) for p in lenet_params()]
-    device_params = [get_params(start, device) for device in devices]
     one_device = [p.clone().requires_grad_() for p in start]
-    lr, difference = 0.1, 0.0
+    device_params = [get_params(start, device) for device in devices]
+    difference = 0.0
     assert_replicas_identical(device_params)
-    for X, y in random_batches(num_steps, batch_size, dtype):
+    for number, (X, y) in enumerate(random_batches(num_steps, batch_size, dtype), start=1):
+        lr = 0.1 / number
+        one_device_step(X, y, one_device, lr)  # before anything can happen to the batch
         train_batch(X, y, device_params, devices, lr)
-        one_device_step(X, y, one_device, lr)
         assert_replicas_identical(device_params)
         difference = max(difference, assert_equals_one_device(device_params[0], one_device))
     return difference

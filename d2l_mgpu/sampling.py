@@ -71,4 +71,7 @@ class ShardSampler(Sampler[list[int]]):
             ours, theirs = getattr(self, name), state.get(name)
             if ours != theirs:
                 raise ValueError(f"This sampler has {name} {ours}, but the saved one {theirs}.")
-        self.epoch, self.position = state["epoch"], state["position"]
+        epoch, position = (integer(name, state[name], least=0) for name in ("epoch", "position"))
+        if position > len(self):
+            raise ValueError(f"position is {position}, but an epoch has {len(self)} batches.")
+        self.epoch, self.position = epoch, position

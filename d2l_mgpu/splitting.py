@@ -195,8 +195,9 @@ def prove_split_equals_one_device(
     dtype = dtype or exact_dtype(devices)
     one_device = [p.to(dtype).requires_grad_() for p in lenet_params()]
     device_params = split.place(one_device, devices)
-    lr, difference = 0.1, 0.0
-    for X, y in random_batches(num_steps, batch_size, dtype):
+    difference = 0.0
+    for number, (X, y) in enumerate(random_batches(num_steps, batch_size, dtype), start=1):
+        lr = 0.1 / number
         theirs = one_device_step(X, y, one_device, lr)
         total = split.gradients(X, y, device_params, devices, Traffic())
         if any(p.grad is None for params in device_params for p in params):

@@ -84,20 +84,22 @@ def prove_equals_one_device(
     storage, or leave the path of the one device.
     """
     start = [p.astype(dtype) for p in lenet_params()]
-    device_params = [get_params(start, device) for device in devices]
     one_device = [p.copy() for p in start]
     for p in one_device:
         p.attach_grad()
-    lr, difference = 0.1, 0.0
+    device_params = [get_params(start, device) for device in devices]
+    difference = 0.0
     assert_replicas_identical(device_params)
-    for images, labels in proofs.random_batches(num_steps, batch_size, torch.float32):
-        X, y = from_torch(images).astype(dtype), from_torch(labels)
-        train_batch(X, y, device_params, devices, lr)
+    batches = proofs.random_batches(num_steps, batch_size, torch.float32)
+    for number, (images, labels) in enumerate(batches, start=1):
+        X, y, lr = from_torch(images).astype(dtype), from_torch(labels), 0.1 / number
         with autograd.record():
             mean_loss = loss(lenet(X, one_device), y).mean()
         mean_loss.backward()
         for p in one_device:
             p -= lr * p.grad
+        synchronize()  # before anything can happen to the batch
+        train_batch(X, y, device_params, devices, lr)
         assert_replicas_identical(device_params)
         difference = max(difference, assert_equals_one_device(device_params[0], one_device))
     return difference

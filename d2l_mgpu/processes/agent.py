@@ -16,6 +16,7 @@ from d2l_mgpu.processes.output import Output
 from d2l_mgpu.processes.worker import work
 
 _PATIENCE = 3.0  # seconds that the other ranks get to end by themselves after one has failed
+_ENDLESS = 1e9  # seconds
 _FAREWELL = 5.0  # seconds that processes get to end after all functions have returned
 
 
@@ -34,6 +35,7 @@ class AgentThread(threading.Thread):
         self.late: list[int] = []  # ranks still running at the timeout
         self.last_call = float("inf")  # until when the processes have to end once all returned
         self.wanted = True
+        self.removed = False  # the folder, by somebody else
         self.ended = threading.Event()
 
     def file(self, rank: int, kind: str) -> Path:
@@ -106,11 +108,12 @@ class AgentThread(threading.Thread):
     def watch(self, timeout: float | None) -> None:
         """Wait for the agent, but not longer than `timeout`, and not for ranks that hang when
         another has failed, or at their end; meanwhile show what rank 0 prints."""
-        give_up = time.monotonic() + (timeout or float("inf"))
+        give_up = time.monotonic() + min(timeout or _ENDLESS, _ENDLESS)
         while not self.ended.wait(0.05):
             self.outputs[0].show()
             self.vanished = [rank for rank in self.ranks if self._has_vanished(rank)]
-            if self.vanished or any(self.has(rank, "raised") for rank in self.ranks):
+            failed = self.vanished or any(self.has(rank, "raised") for rank in self.ranks)
+            if failed or not self.folder.exists():
                 give_up = min(give_up, time.monotonic() + _PATIENCE)
             if self.all_returned():
                 give_up = self.last_call
@@ -127,6 +130,8 @@ class AgentThread(threading.Thread):
         self.wanted = False
         if self.all_returned():
             self.ended.wait(max(0.0, self.last_call - time.monotonic()))
+        self.removed = not self.folder.exists()
+        self.folder.mkdir(exist_ok=True)  # without it, the agent would wait for its store for ever
         while self.ident is not None:  # else it could not be started
             self._kill()
             if self.ended.wait(0.05):

@@ -106,7 +106,7 @@ def _result(agent: AgentThread, rank: int) -> Any:
     try:
         with agent.file(rank, "returned").open("rb") as file:
             return pickle.load(file)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RankError(
             rank,
             f"returned what cannot be unpickled here ({type(error).__name__}: {error}); return "
@@ -117,6 +117,11 @@ def _result(agent: AgentThread, rank: int) -> Any:
 def _failure(agent: AgentThread, timeout: float | None) -> Exception:
     """Return what went wrong first. Losing a peer is an effect: other exceptions go before
     deaths, deaths before lost peers, and then the earlier one goes first."""
+    if agent.removed:
+        return RuntimeError(
+            f"The folder {agent.folder}, in which the ranks leave their results, was removed while "
+            "they ran: keep what cleans up temporary files away from it."
+        )
     raised: dict[int, Raised] = {
         rank: pickle.loads(agent.file(rank, "raised").read_bytes())
         for rank in agent.ranks

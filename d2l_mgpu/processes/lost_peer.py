@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from contextlib import suppress
 from typing import NoReturn
 
@@ -19,14 +20,16 @@ def first_line(error: BaseException) -> str:
 
 def blames_peer(error: BaseException | None) -> bool:
     """Whether `error`, or what it was raised from, is a collective that another rank left."""
-    if error is None:
-        return False
-    if isinstance(error, dist.DistError):
-        return True
-    if isinstance(error, RuntimeError) and re.search(r"gloo|nccl", str(error), re.IGNORECASE):
-        return True
-    context = None if error.__suppress_context__ else error.__context__
-    return blames_peer(error.__cause__ or context)
+    seen: set[int] = set()  # what an error was raised from may be that error again
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        text = "".join(traceback.format_exception_only(error))  # str(error) may raise
+        if isinstance(error, dist.DistError):
+            return True
+        if isinstance(error, RuntimeError) and re.search(r"gloo|nccl", text, re.IGNORECASE):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
 
 
 def leave(why: str) -> NoReturn:

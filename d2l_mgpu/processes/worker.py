@@ -61,7 +61,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
             cloudpickle.dump((fn, args, sources, modes_of_torch()), job)
     except OSError as error:
         raise _no_room_for("the function and its arguments", error) from None
-    except Exception:
+    except (Exception, SystemExit):
         name = getattr(fn, "__name__", repr(fn))
         parts = [(f"the function {name}", fn)]
         parts += [
@@ -70,7 +70,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
         for what, part in parts:
             try:
                 cloudpickle.dumps(part)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise TypeError(
                     f"{what} cannot be sent to another process ({error}); "
                     "create it inside the function instead."
@@ -220,7 +220,7 @@ def _describe(error: BaseException) -> Raised:
     try:
         pickled = cloudpickle.dumps(error)
         pickle.loads(pickled)
-    except Exception:
+    except BaseException:  # a SystemExit, too, must not replace the error
         pickled = None
     summary = "".join(traceback.format_exception_only(error)).strip()
     if isinstance(error, SystemExit):

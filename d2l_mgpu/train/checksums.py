@@ -29,6 +29,8 @@ def seal(folder: Path, record: dict[str, Any]) -> None:
 def sealed(folder: Path) -> dict[str, Any]:
     """Return the record in `folder`; raises CheckpointError unless it is as it was written."""
     record_file = folder / "checkpoint.json"
+    if record_file.exists() and not record_file.is_file():
+        raise CheckpointError(f"{record_file} is not a file.")  # reading a pipe would wait
     try:
         record = json.loads(record_file.read_bytes())
         whole = isinstance(record, dict) and record.get("sha256") == _sha256_of(record)

@@ -30,9 +30,10 @@ def _number(
 
 _count = _number(int, lambda n: 1 <= n < 2**31, "a whole number from 1 to 2^31 - 1")
 _seed = _number(int, lambda n: 0 <= n < 2**40, "a whole number from 0 to 2^40 - 1")
-_positive = _number(float, lambda x: 0 < x < float("inf"), "a number above 0")
+_LARGE = 1e38  # as float32 holds it
+_positive = _number(float, lambda x: 0 < x < _LARGE, f"a number above 0 and below {_LARGE:g}")
 _seconds = _number(float, lambda x: 0 < x <= LONGEST, f"a number above 0 and up to {LONGEST}")
-_not_negative = _number(float, lambda x: 0 <= x < float("inf"), "a number of at least 0")
+_not_negative = _number(float, lambda x: 0 <= x < _LARGE, f"a number from 0 to below {_LARGE:g}")
 _fraction = _number(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
 
 

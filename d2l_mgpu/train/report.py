@@ -23,7 +23,7 @@ class Report:
         """A progress bar on rank 0, where somebody watches."""
         from tqdm import tqdm
 
-        watched = self.group.rank == 0 and sys.stderr.isatty() and self.progress
+        watched = self.group.rank == 0 and self.progress and sys.stderr and sys.stderr.isatty()
         return tqdm(total=total, initial=done, unit="step", disable=not watched)
 
     def epoch(self, epoch: Epoch, step: int) -> None:

@@ -51,6 +51,7 @@ def read(folder: Path, name: str, place: Place) -> Tensor:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from None
     except Exception:  # what torch raises depends on what it finds
         tensor = None
-    if type(tensor) is not Tensor:
+    dense = type(tensor) is Tensor and tensor.layout is torch.strided
+    if not dense or tensor.device.type != "cpu":
         raise CheckpointError(f"{file} holds no tensor where {name} should be.")
     return tensor

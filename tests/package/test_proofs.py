@@ -243,6 +243,49 @@ def test_a_proof_that_computes_nothing_is_refused(nothing):
         prove_equals_one_device(train_batch, get_params, [CPU], **nothing)
 
 
+def zeroes(X, y):
+    X.zero_()
+
+
+def relabels(X, y):
+    y.fill_(3)
+
+
+def normalizes_shards(X, y):
+    for shard in X.tensor_split(2):
+        shard.sub_(shard.mean()).div_(shard.std())
+
+
+def keeps_two_examples(X, y):
+    X.data, y.data = X[:2].clone(), y[:2].clone()
+
+
+@pytest.mark.parametrize("change", [zeroes, relabels, normalizes_shards, keeps_two_examples])
+def test_the_proof_catches_a_change_of_the_batch(change):
+    def changing(X, y, *how):
+        change(X, y)
+        train_batch(X, y, *how)
+
+    with pytest.raises(AssertionError, match="what one device computes"):
+        prove_equals_one_device(changing, get_params, [CPU] * 2, num_steps=1)
+
+
+def test_the_proof_catches_a_change_of_the_first_parameters():
+    def zeroing(params, device):
+        return get_params([p.zero_() for p in params], device)
+
+    with pytest.raises(AssertionError, match="what one device computes"):
+        prove_equals_one_device(train_batch, zeroing, [CPU] * 2, num_steps=1)
+
+
+def test_the_proof_catches_a_learning_rate_that_is_ignored():
+    def with_lr_of_its_own(X, y, device_params, devices, lr):
+        train_batch(X, y, device_params, devices, 0.1)
+
+    with pytest.raises(AssertionError, match="what one device computes"):
+        prove_equals_one_device(with_lr_of_its_own, get_params, [CPU] * 2)
+
+
 @pytest.mark.parametrize("parameter", range(8))
 def test_the_proof_catches_nan_in_any_parameter(parameter):
     def with_nan(X, y, device_params, *how):

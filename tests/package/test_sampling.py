@@ -68,6 +68,9 @@ def test_a_place_in_another_order_is_refused(name: str, sampler: ShardSampler) -
     saved = ShardSampler(21, 2, seed=7, rank=1, world_size=2).state_dict() | {"position": 3}
     with pytest.raises(ValueError, match=rf"has {name} \d+, but the saved one {saved[name]}\."):
         sampler.load_state_dict(saved)
+    for place in ({"position": -5}, {"position": 12}, {"epoch": -3}, {"epoch": 1.5}):
+        with pytest.raises(ValueError, match=f"{next(iter(place))} "):
+            ShardSampler(21, 2, seed=7).load_state_dict(saved | place)
     with pytest.raises(ValueError, match="but the saved one None"):
         sampler.load_state_dict({"epoch": 0, "position": 3})
     assert sampler.position == 0

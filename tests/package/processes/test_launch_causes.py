@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import hypothesis.strategies as st
 import numpy as np
@@ -18,6 +20,7 @@ import torch.distributed as dist
 from hypothesis import given, settings
 
 from d2l_mgpu import RankError, launch
+from d2l_mgpu.processes import agent
 from tests.support import ROOT
 
 pytestmark = pytest.mark.timeout(300)
@@ -60,6 +63,57 @@ def test_a_rank_that_is_killed_after_it_has_returned_is_named_as_such():
 
     with pytest.raises(RankError, match=r"^rank 0 died when others had not returned yet: .*SIGKIL"):
         launch(kill_rank_0_which_has_returned, num_devices=2)
+
+
+class BadText(RuntimeError):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+class Exits(Exception):
+    def __reduce__(self):
+        return sys.exit, (3,)
+
+
+def raise_in_a_circle() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    raise first
+
+
+def raise_without_text() -> None:
+    raise BadText
+
+
+def raise_what_exits() -> None:
+    raise Exits
+
+
+@pytest.mark.parametrize(
+    ("fn", "says"),
+    [
+        (raise_in_a_circle, "failed: ValueError: first"),
+        (raise_without_text, "failed: .*BadText"),
+        (raise_what_exits, "failed: .*Exits"),
+        (Exits, "returned what cannot be unpickled here .SystemExit: 3"),
+    ],
+)
+def test_no_exception_and_no_result_hides_what_happened(fn, says):
+    with pytest.raises(RankError, match=f"^rank 0 {says}"):
+        launch(fn, num_devices=1)
+
+
+def remove_the_folder_of_the_launch() -> None:
+    for folder in Path(tempfile.gettempdir()).glob("d2l-mgpu-*"):
+        if list(folder.glob("*.pid")):
+            shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_a_folder_that_is_removed_while_ranks_run_ends_the_launch(monkeypatch):
+    monkeypatch.setattr(agent, "_PATIENCE", 0.5)
+    with pytest.raises(RuntimeError, match="was removed while they ran"):
+        launch(remove_the_folder_of_the_launch, num_devices=1)
 
 
 def test_more_devices_than_fit_are_refused_before_a_list_of_them_is_made():
