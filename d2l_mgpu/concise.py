@@ -69,6 +69,8 @@ def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) ->
     `X` is an example batch: lazy layers have no weights to draw before they have seen data. Raises
     ValueError, and leaves `net` as it was, if there is a parameter that no layer starts afresh.
     """
+    if not 0 <= std < torch.inf:
+        raise ValueError(f"std must be a number of at least 0, but it is {std!r}.")
     with evaluation_mode([net]):
         net(X[:1].to(next(net.parameters()).device))
     with torch.random.fork_rng(devices=[]), all_written(net):
@@ -82,6 +84,15 @@ def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) ->
                 reset()
             elif isinstance(module, nn.MultiheadAttention):  # its method has another name
                 module._reset_parameters()
+
+
+def count_right(logits: Tensor, y: Tensor) -> Tensor:
+    """Count the examples whose label in `y` (n,) has the largest of its `logits` (n, classes)."""
+    if logits.dim() != 2:
+        raise ValueError(
+            f"net must return logits of shape (n, classes), but they are {tuple(logits.shape)}."
+        )
+    return (logits.argmax(dim=1) == y).sum()
 
 
 @torch.no_grad()
@@ -106,7 +117,7 @@ def evaluate_accuracy_gpus(
         for X, y in batches_of(data_iter):
             X_shards, y_shards = split_f(X, y, devices)
             shards = list(zip(replicas, X_shards[ours], y_shards[ours], strict=True))
-            right = [(replica(X_).argmax(dim=1) == y_).sum() for replica, X_, y_ in shards]
+            right = [count_right(replica(X_), y_) for replica, X_, y_ in shards]
             seen = sum(len(y_) for _, _, y_ in shards)
             counts += torch.tensor([sum(int(n) for n in right), seen], device=counts.device)
     if num_shards > len(replicas):

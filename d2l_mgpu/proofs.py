@@ -13,6 +13,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from d2l_mgpu.arguments import integer
 from d2l_mgpu.models import lenet, lenet_params, loss
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -137,13 +138,9 @@ def random_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield random images (n, 1, 28, 28) with labels (n,); they are the same in every proof.
 
-    Raises ValueError without a batch or an example: where nothing is computed, all are equal.
+    Raises ValueError without a step or an example: where nothing is computed, all are equal.
     """
-    if num_batches < 1 or batch_size < 1:
-        raise ValueError(
-            f"A proof needs at least one step and one example, not {num_batches} steps of "
-            f"{batch_size} examples."
-        )
+    num_batches, batch_size = integer("num_steps", num_batches), integer("batch_size", batch_size)
     generator = torch.Generator().manual_seed(1)
     for _ in range(num_batches):
         X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
@@ -176,6 +173,8 @@ def prove_equals_one_device(
     storage, or leave the path of the one device.
     """
     dtype = dtype or exact_dtype(devices)
+    if not devices or dtype not in TOLERANCE:
+        raise ValueError(f"A proof needs a device and float32 or float64, not {devices}, {dtype}.")
     start = [p.to(dtype) for p in lenet_params()]
     one_device = [p.clone().requires_grad_() for p in start]
     device_params = [get_params(start, device) for device in devices]

@@ -51,7 +51,9 @@ class ShardSampler(Sampler[list[int]]):
         # Seed 1, epoch 0 must not repeat the order of seed 0, epoch 1.
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         batches = torch.randperm(self.num_examples, generator=generator).split(self.batch_size)
-        for batch in batches[self.position :]:
+        for number, batch in enumerate(batches[self.position :], start=self.position):
+            if self.position != number:
+                raise RuntimeError("Two loops over one ShardSampler: give each its own sampler.")
             self.position += 1
             yield batch.tensor_split(self.world_size)[self.rank].tolist()
         self.epoch, self.position = self.epoch + 1, 0

@@ -39,7 +39,8 @@ class Output:
         if text:
             # A terminal may lack letters that the rank could write into its file.
             known = getattr(sys.stdout, "encoding", None) or "utf-8"
-            print(text.encode(known, "replace").decode(known), end="", flush=True)
+            with suppress(OSError, ValueError):  # closed or full: the results matter more
+                print(text.encode(known, "replace").decode(known), end="", flush=True)
 
 
 def _last_state(line: str) -> str:

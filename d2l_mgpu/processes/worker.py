@@ -62,7 +62,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
     except OSError as error:
         raise _no_room_for("the function and its arguments", error) from None
     except (Exception, SystemExit):
-        name = getattr(fn, "__name__", repr(fn))
+        name = getattr(fn, "__name__", type(fn).__name__)
         parts = [(f"the function {name}", fn)]
         parts += [
             (f"argument {i} of {name}, a {type(a).__name__},", a) for i, a in enumerate(args, 1)

@@ -19,6 +19,7 @@ from d2l_mgpu import (
     launch,
     resnet18,
 )
+from d2l_mgpu.concise import count_right
 
 BATCHES = (1, 2, 7, 16)  # smaller than the number of replicas, uneven, even
 
@@ -365,3 +366,11 @@ def test_data_for_one_epoch_only_are_refused_before_a_batch_of_them_is_gone():
 def test_a_wrong_number_of_devices_is_refused_before_anything_is_loaded(num_gpus):
     with pytest.raises(ValueError, match="at least 1"):
         concise.train(small_net(), num_gpus, 8, 0.1, load_data=None)
+
+
+@pytest.mark.parametrize("shape", [(8, 10, 1), (8, 10, 1, 1), (8,)])
+def test_logits_that_would_broadcast_against_labels_are_refused(shape):
+    with pytest.raises(
+        ValueError, match=r"must return logits of shape \(n, classes\), but they are"
+    ):
+        count_right(torch.zeros(shape), torch.zeros(8, dtype=torch.int64))

@@ -237,10 +237,19 @@ def test_what_replicas_may_be():
     assert_replicas_identical([])
 
 
-@pytest.mark.parametrize("nothing", [{"num_steps": 0}, {"batch_size": 0}])
-def test_a_proof_that_computes_nothing_is_refused(nothing):
-    with pytest.raises(ValueError, match="at least one step and one example"):
-        prove_equals_one_device(train_batch, get_params, [CPU], **nothing)
+@pytest.mark.parametrize("name", ["num_steps", "batch_size"])
+@pytest.mark.parametrize("value", [0, 2.5, "7"])
+def test_a_proof_that_computes_nothing_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, but it is"):
+        prove_equals_one_device(train_batch, get_params, [CPU], **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("devices", "dtype"), [([], None), ([CPU], torch.int64), ([CPU], torch.complex64)]
+)
+def test_a_proof_needs_a_device_and_a_dtype_that_rounds(devices, dtype):
+    with pytest.raises(ValueError, match="A proof needs a device and float32 or float64"):
+        prove_equals_one_device(train_batch, get_params, devices, dtype=dtype)
 
 
 def zeroes(X, y):

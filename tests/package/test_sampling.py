@@ -76,6 +76,14 @@ def test_a_place_in_another_order_is_refused(name: str, sampler: ShardSampler) -
     assert sampler.position == 0
 
 
+def test_two_loops_at_once_are_refused() -> None:
+    sampler = ShardSampler(6, 2)
+    first, second = iter(sampler), iter(sampler)
+    next(first), next(second)
+    with pytest.raises(RuntimeError, match="Two loops over one ShardSampler"):
+        next(first)
+
+
 def test_every_epoch_and_every_seed_has_an_order_of_its_own() -> None:
     orders = []
     for seed in range(3):

@@ -164,7 +164,7 @@ def test_the_proof_notices_nan_in_the_gradient_of_any_parameter(parameter, monke
 
 @pytest.mark.parametrize("name", SPLITS)
 def test_a_proof_without_a_step_is_refused(name):
-    with pytest.raises(ValueError, match="at least one step and one example"):
+    with pytest.raises(ValueError, match="num_steps must be an integer of at least 1"):
         prove(name, 2, num_steps=0)
 
 

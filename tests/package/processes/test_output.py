@@ -61,3 +61,11 @@ def test_letters_that_the_terminal_lacks_do_not_cost_the_results(tmp_path, monke
     monkeypatch.setattr(sys, "stdout", terminal)
     Output(file, "[rank 0] ").show(ended=True)
     assert terminal.buffer.getvalue() == b"[rank 0] ?? ch?nh x?c 0.9\n"
+
+
+def test_a_standard_output_that_is_closed_does_not_cost_the_results(tmp_path, monkeypatch):
+    file, closed = tmp_path / "0.out", io.StringIO()
+    file.write_text("said\n")
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    Output(file, "").show(ended=True)
