@@ -87,8 +87,9 @@ def test_nothing_is_installed_where_the_repository_can_be_written() -> None:
         "actions/checkout",
         "make tag",
     ]
-    assert " -m book.release" in would_run("tag")[-1]
-    assert not [command for command in would_run("tag") if "install" in command]
+    commands = would_run("tag")
+    assert any(" -m book.release" in command for command in commands)
+    assert not [command for command in commands if "install" in command]
 
 
 def would_run(target: str) -> list[str]:
