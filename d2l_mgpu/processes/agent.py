@@ -35,7 +35,6 @@ class AgentThread(threading.Thread):
         self.late: list[int] = []  # ranks still running at the timeout
         self.last_call = float("inf")  # until when the processes have to end once all returned
         self.wanted = True
-        self.removed = False  # the folder, by somebody else
         self.ended = threading.Event()
 
     def file(self, rank: int, kind: str) -> Path:
@@ -130,7 +129,6 @@ class AgentThread(threading.Thread):
         self.wanted = False
         if self.all_returned():
             self.ended.wait(max(0.0, self.last_call - time.monotonic()))
-        self.removed = not self.folder.exists()
         self.folder.mkdir(exist_ok=True)  # without it, the agent would wait for its store for ever
         while self.ident is not None:  # else it could not be started
             self._kill()

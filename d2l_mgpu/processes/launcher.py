@@ -117,7 +117,7 @@ def _result(agent: AgentThread, rank: int) -> Any:
 def _failure(agent: AgentThread, timeout: float | None) -> Exception:
     """Return what went wrong first. Losing a peer is an effect: other exceptions go before
     deaths, deaths before lost peers, and then the earlier one goes first."""
-    if agent.removed:
+    if not (agent.folder / "job").exists():  # which we have put there, and do not remove
         return RuntimeError(
             f"The folder {agent.folder}, in which the ranks leave their results, was removed while "
             "they ran: keep what cleans up temporary files away from it."
@@ -150,11 +150,9 @@ def _failure(agent: AgentThread, timeout: float | None) -> Exception:
             end += f" in a collective{_to_look_for(agent)}"
         elif _is_full(agent.folder):
             end += f"; there is no room left in {agent.folder.parent}"
-        when = (
-            "when others had not returned yet"
-            if agent.has(dead, "returned")
-            else ("before its function returned")
-        )
+        when = "before its function returned"
+        if agent.has(dead, "returned"):
+            when = "when others had not returned yet"
         return RankError(dead, f"died {when}: {end}", text)
     if agent.late and timeout is not None:
         return TimeoutError(
