@@ -1,5 +1,7 @@
 """Arguments that cannot be right are refused, in one sentence that names them."""
 
+import math
+import numbers
 import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -7,8 +9,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def integer(name: str, value: Any, *, least: int = 1, more: str = "") -> int:
-    """Return `value` as an int where it is an integer, also one of NumPy, of at least `least`.
+def integer(name: str, value: Any, *, least: int = 1, most: int = 2**40, more: str = "") -> int:
+    """Return `value` as an int where it is an integer, also one of NumPy, from `least` to `most`.
 
     Raises ValueError for anything else, 2.0, '2' and True included; `more` goes on with what it
     says.
@@ -21,7 +23,23 @@ def integer(name: str, value: Any, *, least: int = 1, more: str = "") -> int:
         raise ValueError(
             f"{name} must be an integer of at least {least}, but it is {value!r}{more}."
         )
+    if number > most:
+        raise ValueError(f"{name} must be at most {most:,}, but it is {number}{more}.")
     return number
+
+
+def not_negative(name: str, value: Any) -> float:
+    """Return `value`, such as a learning rate, where it is a finite number of at least 0.
+
+    Raises ValueError for anything else, NaN and '0.1' included.
+    """
+    try:
+        found = float(value) if isinstance(value, numbers.Real) else -1.0
+    except OverflowError:  # an integer beyond all floats
+        found = math.inf
+    if not 0 <= found < math.inf:
+        raise ValueError(f"{name} must be a finite number of at least 0, but it is {value!r}.")
+    return found
 
 
 def check_data(train_iter: Iterable, test_iter: Iterable) -> None:
@@ -35,9 +53,15 @@ def check_data(train_iter: Iterable, test_iter: Iterable) -> None:
 
 
 def batches_of(batches: Iterable[T]) -> Iterator[T]:
-    """Go through `batches`; raise ValueError in the end if there was none."""
+    """Go through `batches`; raise ValueError if one is not a pair (X, y), or if there is none."""
     empty = True
     for batch in batches:
+        if not isinstance(batch, list | tuple) or len(batch) != 2:
+            raise ValueError(
+                f"Each batch must be a pair (X, y), but the data, a {type(batches).__name__}, "
+                f"holds a {type(batch).__name__}"
+                + (f" of {len(batch)}." if isinstance(batch, list | tuple) else ".")
+            )
         empty = False
         yield batch
     if empty:

@@ -3,8 +3,8 @@
 `Bucketed` does what `DistributedDataParallel` (DDP) does (Li et al., 2020), in Python, and says
 when it is over: you call `finish()`, where DDP hooks into the end of backward. Every rank makes
 one, of the same `net`; making it is a collective. It raises ValueError for a net without weights
-to train, or with lazy ones or sparse gradients, and for limits below 1 byte, and RuntimeError
-outside a process group.
+to train, or with lazy ones or sparse gradients, for limits below 1 byte, and for ranks that do not
+have the same, and RuntimeError outside a process group.
 
 A gradient is a view into a bucket, which the next backward overwrites; `zero_grad` works either
 way. A parameter that a rank did not use counts there with a gradient of zeros; if no rank used it,
@@ -17,7 +17,7 @@ start; DDP copies those of rank 0 before each forward pass. To copy or save a re
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, zip_longest
 from threading import Lock
 from typing import Any
 
@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from d2l_mgpu.arguments import integer
 from d2l_mgpu.collectives import broadcast
 
 _hook_of = WeakTensorKeyDictionary()  # the hook of each parameter that is in a bucket
@@ -203,11 +204,10 @@ def params_to_train(
             "Bucketed averages over the ranks of a process group, and there is none: make it in a "
             "function that launch runs, or inside process_group."
         )
-    if min(bucket_bytes, first_bucket_bytes) < 1:
-        raise ValueError(
-            "bucket_bytes and first_bucket_bytes must be at least 1, not "
-            f"{bucket_bytes!r} and {first_bucket_bytes!r}."
-        )
+    limits = (
+        integer("bucket_bytes", bucket_bytes),
+        integer("first_bucket_bytes", first_bucket_bytes),
+    )
     if any(nn.parameter.is_lazy(p) for p in net.parameters()):
         raise ValueError(
             "net has lazy layers: show it one example first, so that it knows the shapes of its "
@@ -222,4 +222,16 @@ def params_to_train(
     params = [p for p in net.parameters() if p.requires_grad]
     if not params:
         raise ValueError("net has no parameters that require gradients; Bucketed needs some.")
+    ours: list[Any] = [("limits", *limits)]
+    for name, x in chain(net.named_parameters(), net.named_buffers()):
+        ours.append((name, tuple(x.shape), str(x.dtype), x.requires_grad))
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, ours)
+    for rank, theirs in enumerate(everyone):
+        for one, other in zip_longest(everyone[0], theirs):
+            if one != other:
+                raise ValueError(
+                    f"rank {rank} makes Bucketed of {other}, but rank 0 of {one}: all ranks need "
+                    "the same net and the same limits."
+                )
     return params

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from d2l_mgpu.arguments import batches_of, check_data, integer
+from d2l_mgpu.arguments import batches_of, check_data, integer, not_negative
 from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.data import DataIter, load_data_fashion_mnist
-from d2l_mgpu.devices import describe, get_devices, synchronize
+from d2l_mgpu.devices import describe, device_of, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
 from d2l_mgpu.processes.joining import rank_device, this_rank
 from d2l_mgpu.processes.launcher import launch
@@ -69,10 +69,9 @@ def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) ->
     `X` is an example batch: lazy layers have no weights to draw before they have seen data. Raises
     ValueError, and leaves `net` as it was, if there is a parameter that no layer starts afresh.
     """
-    if not 0 <= std < torch.inf:
-        raise ValueError(f"std must be a number of at least 0, but it is {std!r}.")
+    std = not_negative("std", std)
     with evaluation_mode([net]):
-        net(X[:1].to(next(net.parameters()).device))
+        net(X[:1].to(device_of(net)))
     with torch.random.fork_rng(devices=[]), all_written(net):
         torch.manual_seed(integer("seed", seed, least=0))
         for module in net.modules():
@@ -106,7 +105,7 @@ def evaluate_accuracy_gpus(
     `split_f(X, y, devices)` returns what `split_batch` does; labels have the shape (n,).
     """
     replicas = [net] if isinstance(net, nn.Module) else list(net)
-    devices = [next(replica.parameters()).device for replica in replicas]
+    devices = [device_of(replica) for replica in replicas]
     first, num_shards = 0, len(replicas)
     if isinstance(net, DistributedDataParallel):
         first, num_shards = this_rank()
@@ -210,7 +209,7 @@ def train(
     every epoch can loop anew; `std` is the spread of the first weights, see `init_weights`.
     """
     check_epochs(num_epochs)
-    devices = get_devices(num_gpus)
+    lr, devices = not_negative("lr", lr), get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
     check_data(train_iter, test_iter)
     net.cpu()

@@ -9,6 +9,7 @@ may assume that two replicas live in different places.
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from d2l_mgpu.arguments import integer
 
@@ -18,11 +19,13 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[torch.device]:
 
     Accelerators 0 .. k-1 (CUDA, MPS, XPU: whatever `torch.accelerator` finds) when there are k
     of them; otherwise one device, k times: the only GPU, or the CPU where that GPU is Apple's.
-    Raises ValueError when `num_devices` is not an integer >= 1.
+    Raises ValueError when `num_devices` is not an integer from 1 to 1024.
     """
     available = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
     more = f"; this machine has {available} accelerator(s), and more devices than that become"
-    num_devices = integer("num_devices", num_devices, more=f"{more} replicas that share one")
+    num_devices = integer(
+        "num_devices", num_devices, most=1024, more=f"{more} replicas that share one"
+    )
     kind = torch.accelerator.current_accelerator() if available else None
     lonely = kind is not None and kind.type == "mps" and num_devices > 1
     if kind is None or lonely:  # Apple's GPU has neither float64 nor collectives: no replicas
@@ -41,6 +44,11 @@ def describe(devices: Sequence[torch.device]) -> str:
     if len(devices) > 1 and len(set(devices)) == 1:
         return f"{len(devices)} replicas on {devices[0]}"
     return ", ".join(str(device) for device in devices)
+
+
+def device_of(net: nn.Module) -> torch.device:
+    """Return where the first parameter of `net` lies; the CPU for a net without parameters."""
+    return next((p.device for p in net.parameters()), torch.device("cpu"))
 
 
 def synchronize(devices: Sequence[torch.device]) -> None:

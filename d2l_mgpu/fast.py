@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from d2l_mgpu.cuda_graphs import CudaGraphed
+from d2l_mgpu.devices import device_of
 
 
 def computes_bf16(device: torch.device) -> bool:
@@ -49,13 +50,14 @@ class FastNet(nn.Module):
     def __init__(
         self,
         net: nn.Module,
-        device: torch.device,
+        device: torch.device | str,
         *,
         channels_last: bool = True,
         bf16: bool | None = None,
         compiled_for: int | None = None,
     ) -> None:
         super().__init__()
+        device = torch.device(device)
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.net = net.to(device).to(memory_format=self.layout)
         self.bf16 = computes_bf16(device) if bf16 is None else bf16
@@ -72,7 +74,9 @@ class FastNet(nn.Module):
         return ", ".join(parts)
 
     def forward(self, X: Tensor) -> Tensor:
-        logits = self._logits(X.contiguous(memory_format=self.layout))
+        if X.dim() == 4:  # else it has no channels to put last
+            X = X.contiguous(memory_format=self.layout)
+        logits = self._logits(X)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))  # not below float32
 
     def _logits(self, X: Tensor) -> Tensor:
@@ -101,14 +105,17 @@ class FastStep:
     `graph=True` all of it is one CUDA graph for each shape of X. A graph repeats the learning
     rate that it was recorded with; where it changes, give it to the optimizer as a tensor on the
     device, with `fused=True`. Raises ValueError where a graph is wanted and `net` is not on a CUDA
-    device.
+    device, and where the optimizer changes no parameter of `net`.
     """
 
     def __init__(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, *, graph: bool = False
     ) -> None:
         self.net, self.optimizer = net, optimizer
-        device = next(net.parameters()).device
+        device = device_of(net)
+        changed = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if changed.isdisjoint(map(id, net.parameters())):
+            raise ValueError("The optimizer has no parameter of net: make it of net.parameters().")
         if graph and device.type != "cuda":
             raise ValueError(f"A CUDA graph needs a CUDA device, not {device}: use graph=False.")
         self._take = self._eager

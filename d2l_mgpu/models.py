@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from d2l_mgpu.arguments import integer
+from d2l_mgpu.arguments import integer, not_negative
 
 # Shapes: convolutions are (out channels, in channels, height, width), dense layers (in, out).
 LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
@@ -25,7 +25,7 @@ def lenet_params(std: float | None = None, seed: int = 0) -> list[Tensor]:
             params.append(torch.zeros(shape))
             continue
         fan_in = shape[0] if len(shape) == 2 else shape[1] * shape[2] * shape[3]
-        scale = (2 / fan_in) ** 0.5 if std is None else std
+        scale = (2 / fan_in) ** 0.5 if std is None else not_negative("std", std)
         params.append(torch.randn(shape, generator=generator) * scale)
     return params
 

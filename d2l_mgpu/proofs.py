@@ -27,13 +27,17 @@ def exact_dtype(devices: Sequence[torch.device]) -> torch.dtype:
 def largest_difference(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> float:
     """Return the largest absolute difference between two lists of tensors, as float64 sees it.
 
-    NaN where a tensor holds NaN, or where both hold infinity. Dtypes and devices may differ; raises
-    AssertionError where shapes do, since broadcasting would compare a number with many others.
+    NaN where a tensor holds NaN, or where both hold infinity. Devices may differ, and how wide
+    numbers are; raises AssertionError where shapes do, since broadcasting would compare a number
+    with many others, and where whole numbers meet others; ValueError for tensors without numbers
+    side by side in memory (sparse, quantized, meta).
     """
     largest = torch.zeros((), dtype=torch.float64)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if a.shape != b.shape:
             raise AssertionError(f"tensor {i} has shape {tuple(a.shape)}, not {tuple(b.shape)}")
+        if _is_whole(a) != _is_whole(b):
+            raise AssertionError(f"tensor {i} is {a.dtype}, but the other one is {b.dtype}")
         if a.numel():
             largest = torch.maximum(largest, _distances(a, b).max())  # keeps NaN; max() may drop it
     return largest.item()
@@ -44,12 +48,26 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
 
     At least 1 between whole numbers that differ: float64 holds them exactly up to 2^53 only.
     """
-    a, b = a.detach().cpu(), b.detach().cpu()
+    a, b = _on_cpu(a), _on_cpu(b)
     wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
     distances = (a.to(wide) - b.to(wide)).abs()
-    if not (a.is_floating_point() or a.is_complex()):
+    if _is_whole(a):
         distances = distances.maximum((a != b).to(distances))
     return distances
+
+
+def _is_whole(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
+
+
+def _on_cpu(x: Tensor) -> Tensor:
+    """The numbers of `x` on the CPU, as they would be printed."""
+    if x.layout != torch.strided or x.is_quantized or x.is_meta:
+        raise ValueError(
+            f"Only plain tensors can be compared, but this one is {x.dtype} on {x.device} in the "
+            f"layout {x.layout}."
+        )
+    return x.detach().cpu().resolve_conj().resolve_neg()
 
 
 def assert_replicas_identical(device_params: Sequence[Sequence[Tensor]]) -> None:
@@ -65,7 +83,7 @@ def assert_replicas_identical(device_params: Sequence[Sequence[Tensor]]) -> None
                 f"{len(device_params[0])}"
             )
         for i, (copy, first) in enumerate(zip(params, device_params[0], strict=True)):
-            if copy.isnan().any():
+            if _on_cpu(copy).isnan().any():
                 raise AssertionError(f"replica {rank} holds NaN in parameter {i}")
             if (copy.dtype, copy.shape) != (first.dtype, first.shape):
                 raise AssertionError(
@@ -81,7 +99,7 @@ def assert_replicas_identical(device_params: Sequence[Sequence[Tensor]]) -> None
 
 
 def _bytes(x: Tensor) -> Tensor:
-    return x.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return _on_cpu(x).contiguous().flatten().view(torch.uint8)
 
 
 def _assert_memory_apart(device_params: Sequence[Sequence[Tensor]]) -> None:
@@ -138,13 +156,16 @@ def random_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield random images (n, 1, 28, 28) with labels (n,); they are the same in every proof.
 
+    The first batch has `batch_size` examples, each one after it one less: batches of an epoch
+    differ in size, too.
     Raises ValueError without a step or an example: where nothing is computed, all are equal.
     """
     num_batches, batch_size = integer("num_steps", num_batches), integer("batch_size", batch_size)
     generator = torch.Generator().manual_seed(1)
-    for _ in range(num_batches):
-        X = torch.randn((batch_size, 1, 28, 28), dtype=dtype, generator=generator)
-        yield X, torch.randint(10, (batch_size,), generator=generator)
+    for number in range(num_batches):
+        n = max(1, batch_size - number)
+        X = torch.randn((n, 1, 28, 28), dtype=dtype, generator=generator)
+        yield X, torch.randint(10, (n,), generator=generator)
 
 
 def one_device_step(X: Tensor, y: Tensor, params: Sequence[Tensor], lr: float) -> list[Tensor]:

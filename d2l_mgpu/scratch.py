@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from d2l_mgpu.arguments import batches_of, check_data
+from d2l_mgpu.arguments import batches_of, check_data, not_negative
 from d2l_mgpu.data import load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
@@ -144,7 +144,7 @@ def train(
     with each finished `Epoch`; `std` is explained in `lenet_params`.
     """
     check_epochs(num_epochs)
-    devices = get_devices(num_gpus)
+    lr, devices = not_negative("lr", lr), get_devices(num_gpus)
     train_iter, test_iter = load_data(batch_size)
     check_data(train_iter, test_iter)
     device_params = [get_params(lenet_params(std, seed), device) for device in devices]

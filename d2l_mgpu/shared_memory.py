@@ -4,16 +4,19 @@ Nobody sends a number. Each rank sums its own part of all tensors, and writes th
 them: a reduce-scatter and an all-gather in one. Only to meet, before and after, messages are sent.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from mmap import mmap
 from tempfile import NamedTemporaryFile, gettempdir
-from typing import IO
+from typing import IO, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from d2l_mgpu.arguments import integer
 
 FOLDERS = ("/dev/shm", gettempdir())  # Linux keeps files of the first in memory only
 PAGE = 4096  # bytes; each tensor begins on a page of its own
@@ -27,9 +30,11 @@ def shared_tensors(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> 
     name when this returns, and so is gone with the last rank that uses it, however that ends.
 
     Raises RuntimeError on all ranks where there is no room, or a rank cannot see the memory of
-    rank 0.
+    rank 0; ValueError for a shape that is none, or not the same on all ranks.
     """
-    world_size, num_bytes = dist.get_world_size(), torch.Size(shape).numel() * dtype.itemsize
+    sizes = [integer("each size in shape", size, least=0, most=2**63) for size in shape]
+    world_size, num_bytes = dist.get_world_size(), math.prod(sizes) * dtype.itemsize
+    agree(sizes, dtype)
     stride = max(1, -(-num_bytes // PAGE)) * PAGE
     file = reserve(world_size * stride) if dist.get_rank() == 0 else None
     with file or nullcontext():  # removes the file, when all have mapped it
@@ -56,6 +61,18 @@ def shared_tensors(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> 
     return [part.view(dtype).view(shape) for part in parts]
 
 
+def agree(sizes: list[int], dtype: torch.dtype) -> None:
+    """Raise ValueError on all ranks unless they want tensors of one shape and dtype."""
+    wanted: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(wanted, (sizes, str(dtype)))
+    for rank, theirs in enumerate(wanted):
+        if theirs != wanted[0]:
+            raise ValueError(
+                f"rank {rank} wants tensors of shape {theirs[0]} and {theirs[1]}, but rank 0 of "
+                f"{wanted[0][0]} and {wanted[0][1]}: all ranks share one shape and dtype."
+            )
+
+
 def reserve(num_bytes: int) -> IO[bytes] | None:
     """Return a new file of zeros in the first of `FOLDERS` that has the room, or None."""
     for folder in filter(os.path.isdir, FOLDERS):
@@ -68,7 +85,7 @@ def reserve(num_bytes: int) -> IO[bytes] | None:
                 os.posix_fallocate(file.fileno(), 0, num_bytes)
             file.truncate(num_bytes)
             return file
-        except OSError:
+        except (OSError, OverflowError):  # full, or more than a file can be
             file.close()
     return None
 

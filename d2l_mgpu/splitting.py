@@ -203,10 +203,10 @@ def prove_split_equals_one_device(
         if any(p.grad is None for params in device_params for p in params):
             raise AssertionError("no gradient arrived at some of the parameters")
         held = [[p.grad for p in params if p.grad is not None] for params in device_params]
-        ours = [total / batch_size, *(g / batch_size for g in split.join(held))]
+        ours = [total / len(X), *(g / len(X) for g in split.join(held))]
         difference = max(difference, assert_equals_one_device(ours, theirs))
         for params in device_params:
-            sgd(params, lr, batch_size)
+            sgd(params, lr, len(X))
         updated = split.join(device_params)
         difference = max(difference, assert_equals_one_device(updated, one_device))
     return difference

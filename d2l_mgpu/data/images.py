@@ -19,12 +19,18 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
 
     Made from uint8 (n, 28, 28) and int64 (n,). ``images[i]``, where i is an integer, a slice or a
     list of integers, is X, float32 (..., 1, 28, 28) in 0..1 (28 becomes ``resize``), and y,
-    int64 (...), both where the bytes are: on the CPU, unless `on_device` moved them.
+    int64 (...), both where the bytes are: on the CPU, unless `on_device` moved them. Raises
+    ValueError for other pixels and labels.
     """
 
     def __init__(
         self, pixels: Tensor, labels: Tensor, *, name: str, origin: str, resize: int | None = None
     ) -> None:
+        if pixels.dtype != torch.uint8 or pixels.dim() != 3 or labels.shape != pixels.shape[:1]:
+            raise ValueError(
+                "Images are made from pixels, uint8 (n, height, width), and labels (n,), not from "
+                f"{pixels.dtype} {tuple(pixels.shape)} and {tuple(labels.shape)}."
+            )
         self.pixels, self.labels = pixels, labels
         self.name, self.origin, self.resize = name, origin, resize
         # A GPU multiplies by 1/255 where it is told to divide by a number of Python's, which may

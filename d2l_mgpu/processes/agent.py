@@ -70,8 +70,10 @@ class AgentThread(threading.Thread):
             rendezvous_handler_registry,
         )
 
-        # Workers inherit this mask: a Ctrl-C while they start cannot fill the screen. The tracker
-        # runs before it is set, because starting it takes the mask away again.
+        # Workers, and the server that they are copies of, inherit this mask: a Ctrl-C while they
+        # start cannot fill the screen. Starting the tracker takes the mask away again.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        method = start_method()
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         rendezvous = RendezvousParameters(
@@ -95,7 +97,7 @@ class AgentThread(threading.Thread):
             local_addr="127.0.0.1",
         )
         logs = DefaultLogsSpecs(log_dir=str(self.folder / "agent"))
-        self.agent = LocalElasticAgent(spec, logs, start_method=start_method())
+        self.agent = LocalElasticAgent(spec, logs, start_method=method)
         try:
             if not self.wanted:  # a Ctrl-C came while the server was starting
                 return
@@ -103,6 +105,9 @@ class AgentThread(threading.Thread):
             self.exit_codes = {rank: failed.exitcode for rank, failed in failures.items()}
         finally:
             spec.rdzv_handler.shutdown()
+            with suppress(AttributeError):  # it has not come to starting processes
+                for left in self.agent._pcontext._pc.error_files:  # after a death in torch's code
+                    Path(left).unlink(missing_ok=True)
 
     def watch(self, timeout: float | None) -> None:
         """Wait for the agent, but not longer than `timeout`, and not for ranks that hang when

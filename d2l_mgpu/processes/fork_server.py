@@ -44,7 +44,10 @@ _READ_ONCE = re.compile(
 
 def start_method() -> str:
     """Return how to start processes: "d2l_mgpu", from the fork server, which then is running, on
-    Linux; elsewhere, where the server cannot run or D2L_MGPU_START asks for it, "spawn"."""
+    Linux; elsewhere, where the server cannot run or D2L_MGPU_START asks for it, "spawn".
+
+    Raises RuntimeError where no Python can be started.
+    """
     asked = os.environ.get("D2L_MGPU_START")
     if sys.platform != "linux" or asked == "spawn" or multiprocessing.current_process().daemon:
         return "spawn"  # a daemon may not have children: multiprocessing will say so
@@ -106,17 +109,20 @@ class _Server(forkserver.ForkServer):
                 [spawn.get_executable(), *flags, "-c", code],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 pass_fds=[listener.fileno(), alive],
                 start_new_session=True,  # a Ctrl-C is not meant for it
             )
         self.pid = self.process.pid
-        assert self.process.stdout is not None
-        with self.process.stdout as answer:
+        assert self.process.stdout is not None and self.process.stderr is not None
+        with self.process.stdout as answer, self.process.stderr as last_words:
             if connection.wait([answer.fileno()], _PATIENCE) and answer.read(1):
                 return True
-        self.process.kill()
+            self.process.kill()
+            said = last_words.read().decode(errors="replace")
         self.stop()
+        if fatal := re.search("^Fatal Python error: .*", said, re.MULTILINE):
+            raise RuntimeError(f"a new Python process says: {fatal[0]}")
         return False
 
     def stop(self) -> None:

@@ -52,7 +52,8 @@ class Group:
 
 @contextmanager
 def process_group(timeout: float) -> Iterator[Group]:
-    """Inside, `torch.distributed` is initialized, and SIGTERM and Ctrl-C ask for a stop.
+    """Inside, `torch.distributed` is initialized, and SIGTERM, Ctrl-C and the end of the terminal
+    (SIGHUP) ask for a stop.
 
     Under `torchrun` this meets the other processes; inside `launch`, which has started a group,
     it is that group; otherwise a group of one. No collective waits longer than `timeout` seconds.
@@ -78,9 +79,10 @@ def process_group(timeout: float) -> Iterator[Group]:
     except RuntimeError as error:
         leave(f"A process on {node_name()} could not meet the others: {first_line(error)}")
     group = Group(rank, world_size, rank_device(), node_name())
-    before = {
-        number: signal.signal(number, group._ask) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, group._ask) for number in numbers}
     together = world_size == 1
     try:
         yield group

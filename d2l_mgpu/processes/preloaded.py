@@ -26,6 +26,7 @@ def serve(listener: int, alive: int, folder: str) -> None:
         os.write(1, b"!")  # an error if the caller was killed meanwhile
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
         os.chdir("/")  # the folder that the caller was in may be removed
         os.environ.clear()  # a rank has its caller's, as that is when the rank starts
         tempfile.tempdir = None  # it may have been looked up in the environment

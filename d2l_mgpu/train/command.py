@@ -7,9 +7,9 @@ On one device, on two, and on two machines (this on each of them)::
     torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d
              --rdzv-endpoint=<first machine>:29400 -m d2l_mgpu.train
 
-All of them take the same steps. Standard output gets one line of JSON an epoch. SIGTERM and
-Ctrl-C end the run after the current step, with a checkpoint and exit code 75; the same command
-then goes on from there. A loss that becomes NaN ends it with exit code 2.
+All of them take the same steps. Standard output gets one line of JSON an epoch. SIGTERM, Ctrl-C
+and the end of the terminal end the run after the current step, with a checkpoint and exit code 75;
+the same command then goes on from there. A loss that becomes NaN ends it with exit code 2.
 
 Who can connect to the port of torchrun can run code: use it in a network that you trust.
 """

@@ -6,6 +6,7 @@ however that ends; the file stays and means nothing.
 """
 
 import fcntl
+import os
 import re
 import shutil
 import time
@@ -27,6 +28,13 @@ def steps(folder: Path) -> list[Path]:
 def step_of(path: Path) -> int:
     """Return the step in the name of a checkpoint."""
     return int(path.name.removeprefix("step-"))
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """Open a file to write to it; of a pipe that nobody reads, raise OSError at once."""
+    file = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    os.set_blocking(file, True)  # what is written may take its time
+    return file
 
 
 def discard(path: Path) -> None:
@@ -52,7 +60,8 @@ def one_writer(folder: Path, patience: float = 0.0) -> Iterator[str]:
 def _take(folder: Path, patience: float, until_the_end: ExitStack) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = until_the_end.enter_context((folder / ".lock").open("a"))
+        lock = open(folder / ".lock", "a", opener=without_waiting)  # noqa: SIM115 (the stack closes)
+        until_the_end.enter_context(lock)
         note = _lock(lock, time.monotonic() + patience)
         for leftover in folder.glob(".writing-*"):  # of a run that was killed while it wrote
             discard(leftover)

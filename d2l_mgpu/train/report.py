@@ -3,11 +3,14 @@
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from d2l_mgpu.history import Epoch
 from d2l_mgpu.processes.group import Group
+from d2l_mgpu.train.folder import without_waiting
 
 
 class Report:
@@ -35,7 +38,8 @@ class Report:
             "seconds": epoch.seconds,
             "world_size": self.group.world_size,
         }
-        self.say(_json(figures), sys.stdout)
+        with _named("standard output"):
+            self.say(_json(figures), sys.stdout)
         self.log_once("epoch", step=step, **figures)
 
     def say(self, text: str, file: TextIO | None = None) -> None:
@@ -49,8 +53,17 @@ class Report:
     def log(self, event: str, **facts: Any) -> None:
         """Append a line to the events; in one write, so that the ranks' lines stay whole."""
         if self.events is not None:
-            with self.events.open("a") as file:
+            with _named(self.events), open(self.events, "a", opener=without_waiting) as file:
                 file.write(_json({"event": event, **facts}) + "\n")
+
+
+@contextmanager
+def _named(file: Path | str) -> Iterator[None]:
+    """Inside, an OSError says which file it is about: on a full disk, writing does not."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(file)) from None
 
 
 def _json(facts: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -80,12 +80,15 @@ class TrainingRun:
                         dist.all_reduce(mean := loss.cpu())  # gloo takes nothing else from MPS
                         self.report.log_once("step", step=trainer.step, loss=mean.item())
                         self.require(math.isfinite(mean.item()))
-                    if trainer.sampler.position < len(trainer.sampler):  # else see below
-                        self.save_or_stop(options.checkpoint_every)
+                    ended = trainer.sampler.position == len(trainer.sampler)  # then see below
+                    if not ended and self.save(options.checkpoint_every):
+                        self.stop()
                 self.require(trainer.is_finite())
                 history.append(trainer.finish_epoch(self.test_iter))
+                asked_to_stop = self.save(every=1)
                 self.report.epoch(history[-1], trainer.step)
-                self.save_or_stop(every=1)
+                if asked_to_stop and trainer.step < trainer.num_steps:
+                    self.stop()
         self.report.log_once("end", step=trainer.step)
         return history
 
@@ -154,8 +157,8 @@ class TrainingRun:
                 "--allow-nan to go on."
             )
 
-    def save_or_stop(self, every: int | None) -> None:
-        """Save if `every` divides the step; leave, having saved, if a rank was asked to."""
+    def save(self, every: int | None) -> bool:
+        """Save if `every` divides the step or a rank was asked to stop; return whether one was."""
         step, stop = self.trainer.step, self.group.all_stop()
         due = stop or (every is not None and step % every == 0)
         if self.folder is not None and due and step != self.saved:
@@ -163,12 +166,15 @@ class TrainingRun:
             path = self.trainer.save(self.folder, self.facts)
             self.saved = step
             self.report.log_once("checkpoint", step=step, path=path.name)
-        if stop and step < self.trainer.num_steps:
-            kept = f"the same command goes on from {self.folder}"
-            lost = "nothing was saved, because there is no --checkpoint-dir"
-            self.report.say(f"Stopped after step {step}; {kept if self.folder else lost}.")
-            self.report.log_once("stop", step=step)
-            raise Stopped
+        return stop
+
+    def stop(self) -> NoReturn:
+        """Say what is kept, and leave."""
+        step, kept = self.trainer.step, f"the same command goes on from {self.folder}"
+        lost = "nothing was saved, because there is no --checkpoint-dir"
+        self.report.say(f"Stopped after step {step}; {kept if self.folder else lost}.")
+        self.report.log_once("stop", step=step)
+        raise Stopped
 
 
 def _net(options: argparse.Namespace) -> nn.Module:

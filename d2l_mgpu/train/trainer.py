@@ -1,8 +1,8 @@
 """A training run that can stop after any step and go on there, on any number of ranks.
 
 Everything the next step depends on is in the checkpoint: weights, BatchNorm statistics, momentum,
-learning rate schedule, the place in the data, and each rank's random numbers. So on the same
-number of ranks a resumed run ends with the same bits as one that was never interrupted.
+the place in the data, which the learning rate follows, and each rank's random numbers. So on the
+same number of ranks a resumed run ends with the same bits as one that was never interrupted.
 """
 
 import math
@@ -69,7 +69,7 @@ class Trainer:
             self.replica = with_settled_buckets(DistributedDataParallel(self.replica), X, y)
         self.backward: Callable[..., Tensor] = partial(backward_in_parts, self.replica)
         if recipe.fast and group.device.type == "cuda" and group.world_size == 1:
-            # Without the optimizer, whose learning rate may follow a schedule. Several ranks go
+            # Without the optimizer, whose learning rate follows a schedule. Several ranks go
             # without: recording the collectives of DDP takes more care than this program can give.
             self.backward = CudaGraphed(self.backward, net.parameters())
             self.how += ", CUDA graphs"
@@ -79,7 +79,6 @@ class Trainer:
             momentum=recipe.momentum,
             weight_decay=recipe.weight_decay,
         )
-        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._schedule)
         # This rank's part of the epoch's loss: [sum over its examples].
         self.loss = torch.zeros(1, dtype=torch.float64, device=float64_device(group.device))
         self.seconds = 0.0
@@ -97,8 +96,9 @@ class Trainer:
             weight = self.group.world_size / examples
             self.optimizer.zero_grad()
             loss = self.backward(X, y, self.recipe.accumulate, weight)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.recipe.lr * self._schedule()
             self.optimizer.step()
-            self.scheduler.step()
             self.step += 1
             share = loss / self.group.world_size
             self.loss += share.to(self.loss) * examples
@@ -132,9 +132,11 @@ class Trainer:
             # while a checkpoint would take each tensor from whichever rank comes handy.
             for buffer in self.replica.buffers():
                 dist.broadcast(buffer, src=0)
-        state, own_facts = self._shared_state()
+        state, _ = self._shared_state()
         state["ranks"] = {f"{self.group.rank}.{name}": x for name, x in self._own_state().items()}
-        return checkpoint.save(folder, self.step, state, facts | own_facts)
+        return checkpoint.save(
+            folder, self.step, state, {**facts, "sampler": self.sampler.state_dict()}
+        )
 
     def load(self, found: Checkpoint) -> int:
         """Go on from the checkpoint that `checkpoint.find` has found; return its number of ranks.
@@ -143,10 +145,16 @@ class Trainer:
         are gone had summed up of the epoch's loss goes to rank 0. A collective. Raises
         CheckpointError when it is the checkpoint of another training.
         """
-        state, ours = self._shared_state()
-        facts: dict[str, Any] = {name: found.facts.get(name) for name in ours}
-        if not alike(facts, ours):
-            raise CheckpointError(f"{found.path / 'checkpoint.json'} is of another training.")
+        place = found.facts.get("sampler", {})
+        match place:
+            case {"epoch": int(epoch), "position": int(position)} if (
+                place.keys() == self.sampler.state_dict().keys()
+                and epoch * len(self.sampler) + position == found.step
+            ):
+                pass
+            case _:
+                raise CheckpointError(f"{found.path / 'checkpoint.json'} is of another training.")
+        state, options = self._shared_state()
         rank = self.group.rank
         before = len({name.split(".")[1] for name in found.tensors if name.startswith("ranks.")})
         own = self._own_state() if rank < before else {}
@@ -160,11 +168,10 @@ class Trainer:
             self.net,
             self.optimizer,
             model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"] | facts["optimizer"],
+            optim_state_dict=state["optimizer"] | options,
             options=FLAT,
         )
-        self.scheduler.load_state_dict(facts["scheduler"])
-        self.sampler.load_state_dict(facts["sampler"])
+        self.sampler.load_state_dict(place)
         self.step = found.step
         if own:
             torch.set_rng_state(ranks[f"{rank}.random"])
@@ -188,17 +195,14 @@ class Trainer:
         return X.to(self.group.device, self.dtype), y.to(self.group.device)
 
     def _shared_state(self) -> tuple[checkpoint.State, dict[str, Any]]:
-        """What all ranks hold alike: the tensors, and the facts."""
+        """What all ranks hold alike: the tensors, and the options of the optimizer, which come from
+        the recipe and are not saved."""
         self.optimizer.zero_grad()  # or a new optimizer would not tell which state it will have
         states: Any = get_state_dict(self.net, self.optimizer, options=FLAT)
         model, optimizer = states
         momentum = {name: x for name, x in optimizer.items() if isinstance(x, Tensor)}
-        facts = {
-            "sampler": self.sampler.state_dict(),
-            "scheduler": self.scheduler.state_dict(),
-            "optimizer": {name: x for name, x in optimizer.items() if name not in momentum},
-        }
-        return {"model": model, "optimizer": momentum}, facts
+        options = {name: x for name, x in optimizer.items() if name not in momentum}
+        return {"model": model, "optimizer": momentum}, options
 
     def _own_state(self) -> dict[str, Tensor]:
         """What only this rank has."""
@@ -207,21 +211,11 @@ class Trainer:
             own["cuda_random"] = torch.cuda.get_rng_state(self.group.device)
         return own
 
-    def _schedule(self, step: int) -> float:
+    def _schedule(self) -> float:
+        """The share of the learning rate that the next step takes."""
         if self.recipe.schedule == "constant":
             return 1.0
-        return (1 + math.cos(math.pi * step / self.num_steps)) / 2
-
-
-def alike(theirs: Any, ours: Any) -> bool:
-    """Whether two values of JSON have the same names and types, all the way down."""
-    if type(theirs) is not type(ours):
-        return False
-    if isinstance(ours, dict):
-        return theirs.keys() == ours.keys() and all(alike(theirs[k], ours[k]) for k in ours)
-    if isinstance(ours, list):
-        return len(theirs) == len(ours) and all(map(alike, theirs, ours))
-    return True
+        return (1 + math.cos(math.pi * self.step / self.num_steps)) / 2
 
 
 def float64_device(device: torch.device) -> torch.device:

@@ -1,5 +1,6 @@
 """Arguments: integers of every kind count; what cannot be right is refused by its name."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,16 @@ from torch import nn
 from d2l_mgpu import (
     LeNet,
     backward_in_parts,
+    evaluate_accuracy_gpus,
     get_devices,
     init_weights,
     lenet_params,
     load_data_fashion_mnist,
     scratch,
 )
-from d2l_mgpu.arguments import batches_of, check_data, integer
-from d2l_mgpu.data import Batches, garments
+from d2l_mgpu.arguments import batches_of, check_data, integer, not_negative
+from d2l_mgpu.concise import train as train_concise
+from d2l_mgpu.data import Batches, Images, garments
 from tests.package.test_scratch import small_data
 
 
@@ -89,6 +92,54 @@ def test_a_seed_that_is_none_is_refused_in_one_sentence(call: Callable, seed: ob
         call(seed)
 
 
+@pytest.mark.parametrize("call", SEEDS.values(), ids=SEEDS)
+def test_a_seed_is_not_too_large_for_a_generator(call: Callable):
+    with pytest.raises(
+        ValueError, match=r"^seed must be at most 1,099,511,627,776, but it is 1180"
+    ):
+        call(2**70)
+
+
+def test_more_replicas_than_a_machine_has_room_for_are_refused():
+    with pytest.raises(ValueError, match=r"^num_devices must be at most 1,024, but .* 10\d+; this"):
+        get_devices(10**12)
+
+
+@pytest.mark.parametrize("value", [0, 0.5, 3, np.float32(0.5), np.float64(0.1)])
+def test_a_number_may_come_from_numpy_and_be_0(value):
+    assert not_negative("lr", value) == value
+
+
+NUMBERS = {
+    "lr of scratch": lambda lr: scratch.train(1, 96, lr, load_data=small_data),
+    "lr of concise": lambda lr: train_concise(nn.Linear(2, 2), 1, 96, lr, load_data=small_data),
+    "std": lambda std: lenet_params(std),
+    "std of a network": lambda std: init_weights(nn.Linear(2, 2), torch.ones(1, 2), std),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, "0.1", [0.1], 10**400, 1j])
+def test_what_is_no_number_is_refused_by_its_name(name: str, value: object):
+    says = f"^{name.split()[0]} must be a finite number of at least 0, but it is "
+    with pytest.raises(ValueError, match=says):
+        NUMBERS[name](value)
+
+
+def test_images_are_bytes_with_a_label_each():
+    pixels, labels = torch.zeros(3, 28, 28, dtype=torch.uint8), torch.zeros(3).long()
+    assert len(Images(pixels, labels, name="n", origin="o")) == 3
+    for wrong in ((pixels.float(), labels), (pixels[0], labels), (pixels, labels[:2])):
+        with pytest.raises(ValueError, match=r"^Images are made from pixels, uint8"):
+            Images(*wrong, name="n", origin="o")
+
+
+def test_a_network_without_parameters_is_judged_as_any_other():
+    X, y = torch.eye(3), torch.arange(3)
+    init_weights(nn.Identity(), X)
+    assert evaluate_accuracy_gpus(nn.Identity(), [(X, y)]) == 1
+
+
 def test_data_that_end_with_the_first_epoch_are_refused_and_others_are_not_touched():
     train, test = small_set(seed=3)
     check_data(train, test)  # asks for no iterator, which would draw random numbers
@@ -102,7 +153,11 @@ def test_data_that_end_with_the_first_epoch_are_refused_and_others_are_not_touch
 
 
 def test_batches_pass_as_they_are_and_there_must_be_one():
-    assert list(batches_of([1, 2])) == [1, 2]
+    pairs = [(1, 2), [3, 4]]
+    assert list(batches_of(pairs)) == pairs
+    for batch, kind in (((1, 2, 3), "tuple of 3"), (torch.ones(2), "Tensor"), ("ab", "str")):
+        with pytest.raises(ValueError, match=f"must be a pair .* a list, holds a {kind}\\.$"):
+            list(batches_of([*pairs, batch]))
     used_up = iter([])
     for empty, kind in (([], "list"), (used_up, "list_iterator")):
         with pytest.raises(ValueError, match=f"The data, a {kind}, holds no batch"):

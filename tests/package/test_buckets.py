@@ -203,6 +203,15 @@ def messages() -> dict[str, str]:
     note("lazy", lambda: Bucketed(nn.LazyLinear(2)))
     note("sparse", lambda: Bucketed(nn.Sequential(nn.Embedding(3, 2, sparse=True))))
     note("sparse alone", lambda: Bucketed(nn.EmbeddingBag(3, 2, sparse=True)))
+    rank = dist.get_rank()
+    note("half a byte", lambda: Bucketed(nn.Linear(2, 2), bucket_bytes=1.5))  # type: ignore
+    note("another limit", lambda: Bucketed(nn.Linear(2, 2), bucket_bytes=1 + rank))
+    note("another shape", lambda: Bucketed(nn.Linear(2 + 2 * rank, 2)))
+    note("another layer", lambda: Bucketed(nn.Linear(2, 2, bias=rank == 0)))
+    half_frozen = nn.Linear(2, 2)
+    half_frozen.weight.requires_grad_(rank == 0)
+    note("frozen on one rank", lambda: Bucketed(half_frozen))
+    note("another statistic", lambda: Bucketed(nn.BatchNorm1d(2, track_running_stats=rank == 1)))
     note("no bytes", lambda: Bucketed(nn.Linear(2, 2), bucket_bytes=0))
     note("no bytes at first", lambda: Bucketed(nn.Linear(2, 2), first_bucket_bytes=0))
     net = nn.Linear(2, 2)
@@ -390,13 +399,22 @@ def test_a_state_dict_has_the_names_of_ddp():
         ("lazy", "ValueError: net has lazy layers: show it one example first"),
         ("sparse", "ValueError: The parameter '0.weight' has sparse gradients, which fit into no"),
         ("sparse alone", "ValueError: The parameter 'weight' has sparse gradients"),
-        ("no bytes", "must be at least 1, not 0 and 1048576."),
+        ("no bytes", "ValueError: bucket_bytes must be an integer of at least 1, but it is 0."),
+        ("half a byte", "ValueError: bucket_bytes must be an integer of at least 1, but it is 1.5"),
+        (
+            "another limit",
+            "ValueError: rank 1 makes Bucketed of ('limits', 2, 1048576), but rank 0",
+        ),
+        ("another shape", "rank 1 makes Bucketed of ('weight', (2, 4), 'torch.float32', True), "),
+        ("another layer", "rank 1 makes Bucketed of None, but rank 0 of ('bias', (2,), 'torch.fl"),
+        ("frozen on one rank", "Bucketed of ('weight', (2, 2), 'torch.float32', False), but rank"),
+        ("another statistic", "rank 1 makes Bucketed of ('running_mean', (2,), 'torch.float32', "),
         ("no backward", "RuntimeError: finish() found no new gradients"),
         ("twice", "RuntimeError: finish() found no new gradients"),
         ("inside no_sync", "RuntimeError: finish() found no new gradients"),
         ("second backward", "RuntimeError: a gradient came twice before finish()"),
         ("second backward inside no_sync", "RuntimeError: a gradient came twice before finish()"),
-        ("no bytes at first", "ValueError: bucket_bytes and first_bucket_bytes"),
+        ("no bytes at first", "ValueError: first_bucket_bytes must be an integer of at"),
         ("added later", "parameter 'extra' requires gradients but belongs to no bucket"),
         ("frozen later", "None"),
     ],

@@ -215,6 +215,17 @@ def test_logits_of_whole_numbers_are_not_rounded_to_whole_numbers(
 # Steps
 
 
+def test_what_is_no_image_passes_as_it_would_without(images: Images) -> None:
+    net, X = nn.Linear(3, 2), torch.ones(5, 3)
+    assert torch.equal(FastNet(net, "cpu", bf16=False)(X), net(X))
+
+
+def test_an_optimizer_of_another_network_is_refused() -> None:
+    other = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="optimizer has no parameter of net: make it of"):
+        FastStep(nn.Linear(3, 2), other)
+
+
 def test_a_step_is_the_step_that_it_stands_for(images: Images) -> None:
     plain = steps(LeNet, images, EXACT)
 

@@ -176,6 +176,31 @@ def test_shapes_that_would_broadcast_are_not_compared(our_shape, their_shape):
         largest_difference([ZERO, torch.zeros(our_shape)], [ZERO, torch.zeros(their_shape)])
 
 
+@pytest.mark.parametrize("whole", [torch.tensor([2**53 + 1]), torch.tensor([True])])
+def test_whole_numbers_are_not_compared_with_others(whole):
+    with pytest.raises(AssertionError, match=r"tensor 1 is torch.float64, but the other one is"):
+        largest_difference([ZERO, torch.tensor([2.0**53]).double()], [ZERO, whole])
+
+
+def test_a_conjugate_is_compared_as_what_it_stands_for():
+    x = torch.tensor([1 + 2j])
+    assert largest_difference([x.conj()], [torch.tensor([1 - 2j])]) == 0
+    assert_replicas_identical([[x.conj()], [torch.tensor([1 - 2j])]])
+
+
+@pytest.mark.parametrize(
+    ("odd", "kind"),
+    [
+        (torch.ones(2, 2).to_sparse(), "torch.sparse_coo"),
+        (torch.ones(2, 2, device="meta"), "on meta in"),
+    ],
+)
+def test_tensors_of_other_kinds_are_refused(odd, kind):
+    for compare in (largest_difference, lambda a, b: assert_replicas_identical([a, b])):
+        with pytest.raises(ValueError, match=f"Only plain tensors can be compared, .*{kind}"):
+            compare([odd], [odd])
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "says"),
     [
@@ -277,6 +302,14 @@ def test_the_proof_catches_a_change_of_the_batch(change):
 
     with pytest.raises(AssertionError, match="what one device computes"):
         prove_equals_one_device(changing, get_params, [CPU] * 2, num_steps=1)
+
+
+def test_the_proof_catches_a_batch_size_that_is_written_into_the_code():
+    def divides_by_7(X, y, device_params, devices, lr):
+        train_batch(X, y, device_params, devices, lr * len(X) / 7)
+
+    with pytest.raises(AssertionError, match="away from what one device computes"):
+        prove_equals_one_device(divides_by_7, get_params, [CPU] * 2, batch_size=7)
 
 
 def test_the_proof_catches_a_change_of_the_first_parameters():

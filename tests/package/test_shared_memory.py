@@ -94,7 +94,7 @@ def attempt(folders: tuple[str, str], shape: tuple[int, ...], hide: bool) -> tup
         try:
             tensors = shared_tensors(shape)  # in use when we look into the folder
             tensors[dist.get_rank()].fill_(1)
-        except RuntimeError as raised:
+        except (RuntimeError, ValueError) as raised:
             error = str(raised)
     dist.barrier()  # rank 0 removes the name, or the file, on its way out
     left = os.listdir(folders[1])
@@ -108,15 +108,22 @@ def attempts(folder: str) -> list[tuple[str, list[str]]]:
         attempt(there, (3,), False),
         attempt(there, (2**48,), False),
         attempt(there, (3,), True),
+        attempt(there, (2**60, 2**60), False),
+        attempt(there, (3 + dist.get_rank(),), False),
+        attempt(there, (-1, 2), False),
     ]
 
 
 def test_the_file_has_no_name_while_it_is_used_and_errors_come_on_all_ranks(tmp_path: Path) -> None:
-    for fine, no_room, other_host in launch(attempts, str(tmp_path), num_devices=2):
+    for fine, no_room, other_host, *more in launch(attempts, str(tmp_path), num_devices=2):
         assert fine == ("", [])
         assert no_room[0].startswith(f"2 tensors of {4 * 2**48:,} bytes do not fit into /no/such")
         assert other_host[0].startswith("1 of 2 ranks cannot open ")
         assert no_room[1] == other_host[1] == []
+        too_large, other_shape, negative = (error for error, _ in more)
+        assert "do not fit into" in too_large
+        assert other_shape.startswith("rank 1 wants tensors of shape [4] and torch.float32, but")
+        assert negative == "each size in shape must be an integer of at least 0, but it is -1."
 
 
 def die_before_summing() -> None:

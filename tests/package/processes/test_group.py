@@ -44,6 +44,19 @@ def test_an_environment_that_is_not_torchruns(
     assert sentence in answer([])
 
 
+def test_the_end_of_the_terminal_asks_for_a_stop_unless_nohup_was_typed() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for ignored in (False, True):
+            if ignored:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            with process_group(60) as group:
+                signal.raise_signal(signal.SIGHUP)
+                assert group.all_stop() is not ignored
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_signals_are_as_before_unless_the_program_has_changed_them() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with process_group(60) as group:

@@ -116,9 +116,27 @@ def test_a_folder_that_is_removed_while_ranks_run_ends_the_launch(monkeypatch):
         launch(remove_the_folder_of_the_launch, num_devices=1)
 
 
+def close_all_files() -> None:
+    os.closerange(0, 1000)
+
+
+@pytest.mark.usefixtures("leaves_nothing_behind")
+def test_a_rank_that_closes_all_files_leaves_none_of_torch_s():
+    launch(close_all_files, num_devices=1)
+
+
+def test_what_a_new_python_says_is_passed_on(monkeypatch, capfd):
+    monkeypatch.setenv("PYTHONHASHSEED", "odd")
+    start = os.environ.get("D2L_MGPU_START")
+    says = "a new Python process says: .*PYTHONHASHSEED must be" if start is None else "started"
+    with pytest.raises(RuntimeError, match=says):
+        launch(len, "any", num_devices=1)
+    assert start or capfd.readouterr().err == ""
+
+
 def test_more_devices_than_fit_are_refused_before_a_list_of_them_is_made():
-    with pytest.raises(ValueError, match=r"num_devices is 1000000000000000, .* at most \d+; use"):
-        launch(len, "any", num_devices=10**15)
+    with pytest.raises(ValueError, match=r"num_devices is 1000000000, .* at most \d+; use"):
+        launch(len, "any", num_devices=10**9)
 
 
 def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 
 from d2l_mgpu import launch
 from d2l_mgpu.processes.group import process_group
-from d2l_mgpu.train import main
+from d2l_mgpu.train import load_weights, main
 from d2l_mgpu.train.checksums import seal
 from d2l_mgpu.train.folder import one_writer
 from tests.support import ROOT
@@ -44,6 +44,17 @@ def file_for_folder(folder: Path) -> list[str]:
     return ["--checkpoint-dir", str(folder / "file")]
 
 
+def pipe_for_events(folder: Path) -> list[str]:
+    os.mkfifo(folder / "events")  # nobody reads it
+    return ["--events", str(folder / "events")]
+
+
+def pipe_for_lock(folder: Path) -> list[str]:
+    (folder / "run").mkdir()
+    os.mkfifo(folder / "run" / ".lock")
+    return ["--checkpoint-dir", str(folder / "run")]
+
+
 def trained(folder: Path, *options: str) -> list[str]:
     main([*SMALL, "--checkpoint-dir", str(folder / "run")])
     return ["--checkpoint-dir", str(folder / "run"), *options]
@@ -62,6 +73,9 @@ def damaged(folder: Path) -> list[str]:
         (lambda _: ["--num-train", "99999"], r"num_train is 99999, but there are only 12000"),
         (lambda _: ["--dataset", "MNIST"], r"There is no generated MNIST"),
         (missing_folder, r"No such file or directory: '.*nowhere/events'"),
+        (lambda _: ["--events", "/dev/full"], r"No space left on device: '/dev/full'"),
+        (pipe_for_events, r"No such device or address: '.*/events'"),
+        (pipe_for_lock, r"/run cannot take checkpoints: No such device or address\."),
         (file_for_folder, r"/file cannot take checkpoints: File exists\. Choose"),
         (lambda _: ["--checkpoint-dir", "/dev/null/run"], r"null/run cannot take .*: Not a dir"),
         (
@@ -141,6 +155,28 @@ def test_a_rank_that_alone_cannot_go_on_says_why(tmp_path: Path) -> None:
     assert "d2l_mgpu.train: rank 1: [Errno 2] No such file or directory: '/no/file'" in done.stderr
 
 
+@pytest.mark.parametrize("output", ["/dev/full", "a pipe that nobody reads"])
+def test_an_epoch_that_cannot_be_printed_is_saved(output: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "d2l_mgpu.train", *SMALL, "--no-progress"]
+    with contextlib.ExitStack() as until_the_end:
+        if output == "/dev/full":
+            stdout = until_the_end.enter_context(open(output, "wb", buffering=0)).fileno()
+        else:
+            reader, stdout = os.pipe()
+            os.close(reader)
+            until_the_end.callback(os.close, stdout)
+        done = subprocess.run(
+            [*command, "--checkpoint-dir", tmp_path],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert re.search(r"^d2l_mgpu.train: .*: 'standard output'$", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr and done.returncode == 2, done.stderr
+    assert load_weights(tmp_path)
+
+
 def test_a_second_run_in_the_folder_of_another_is_refused(tmp_path: Path, answer: Answer) -> None:
     with process_group(60), one_writer(tmp_path / "run"):
         sentence = f"Another run writes its checkpoints here, and holds {tmp_path}/run/.lock: wait"
@@ -153,9 +189,8 @@ def test_a_second_run_in_the_folder_of_another_is_refused(tmp_path: Path, answer
         lambda facts: facts.pop("sampler"),
         lambda facts: facts.update(sampler=[]),
         lambda facts: facts["sampler"].update(position="2"),
-        lambda facts: facts.update(scheduler=None),
-        lambda facts: facts["scheduler"].update(base_lrs=[]),
-        lambda facts: facts["optimizer"].popitem(),
+        lambda facts: facts["sampler"].update(epoch=2),
+        lambda facts: facts["sampler"].popitem(),
     ],
 )
 def test_a_record_of_another_training_is_no_place_to_resume_from(

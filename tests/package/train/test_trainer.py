@@ -67,8 +67,8 @@ def train(
                     epoch = trainer.finish_epoch(test_iter)
                     figures.append((epoch.number, epoch.loss, epoch.accuracy))
             trainer.save(folder, {})
-    shared, facts = trainer._shared_state()
-    state = {**shared, "own": trainer._own_state(), "optimizer's": facts["optimizer"]}
+    shared, options = trainer._shared_state()
+    state = {**shared, "own": trainer._own_state(), "optimizer's": options}
     tensors = {
         f"{part}.{name}": torch.as_tensor(value)
         for part, entries in state.items()
@@ -116,14 +116,9 @@ def momentum() -> Any:
     return mock.patch.object(trainer_module, "set_state_dict", forget)
 
 
-def schedule() -> Any:
-    scheduler = torch.optim.lr_scheduler.LambdaLR
-    return mock.patch.object(scheduler, "load_state_dict", lambda self, state: None)
-
-
-def place_in_the_data() -> Any:
+def order_of_the_data() -> Any:
     def forget(self: ShardSampler, state: dict[str, Any]) -> None:
-        self.epoch = state["epoch"]
+        self.epoch, self.position, self.seed = state["epoch"], state["position"], 0
 
     return mock.patch.object(ShardSampler, "load_state_dict", forget)
 
@@ -146,7 +141,7 @@ def order_of_the_buckets() -> Any:
 
 
 def test_a_forgotten_part_of_the_state_changes_the_result(tmp_path: Path) -> None:
-    faults = [random_numbers, momentum, schedule, place_in_the_data, statistics, loss_so_far]
+    faults = [random_numbers, momentum, order_of_the_data, statistics, loss_so_far]
     faults += [order_of_the_buckets]
     with_fault = zip(*launch(same_bits, tmp_path, RECIPE, *faults, num_devices=3), strict=True)
     unnoticed = {f.__name__ for f, same in zip(faults, with_fault, strict=True) if all(same)}
