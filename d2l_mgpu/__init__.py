@@ -7,10 +7,11 @@ exercises has the chapter's name: a module of `exercises`, and `test_exercises_<
 ====================== =================================== ====================================
 chapter                modules                             tests
 ====================== =================================== ====================================
-devices-and-data       devices, data                       devices, images, fashion_mnist,
-                                                           real_images, garments
+devices-and-data       devices, pretended, data            devices, pretended, images,
+                                                           fashion_mnist, real_images, garments
 multiple-gpus          models, scratch, proofs             models, scratch, proofs
-multiple-gpus-concise  concise, collectives                concise, collectives, real_input
+multiple-gpus-concise  concise, collectives,               concise, collectives, real_input,
+                       sync_batch_norm                     sync_batch_norm
 processes              sampling, accumulation,             sampling, accumulation, launcher,
                        processes, train                    launch_from, launch_ends, output,
                                                            fork_server, threads, nodes,
@@ -56,6 +57,7 @@ from d2l_mgpu.fast import FastNet, FastStep, computes_bf16
 from d2l_mgpu.history import Epoch
 from d2l_mgpu.models import LeNet, Residual, lenet, lenet_params, loss, resnet18
 from d2l_mgpu.plotting import plot, use_svg_display
+from d2l_mgpu.pretended import PretendedDevices, pretended_devices
 from d2l_mgpu.processes.group import Group, process_group
 from d2l_mgpu.processes.joining import rank_device, this_rank
 from d2l_mgpu.processes.launcher import RankError, launch
@@ -87,6 +89,7 @@ from d2l_mgpu.splitting import (
     prove_split_equals_one_device,
     split_step,
 )
+from d2l_mgpu.sync_batch_norm import SyncBatchNorm, sync_batch_norm
 from d2l_mgpu.traffic import Exchange, Traffic
 
 __all__ = [
@@ -103,11 +106,13 @@ __all__ = [
     "FastStep",
     "Group",
     "LeNet",
+    "PretendedDevices",
     "RankError",
     "Residual",
     "Sent",
     "ShardSampler",
     "Split",
+    "SyncBatchNorm",
     "Traffic",
     "all_reduce",
     "all_reduce_at_root",
@@ -142,6 +147,7 @@ __all__ = [
     "network_split",
     "on_device",
     "plot",
+    "pretended_devices",
     "process_group",
     "prove_equals_one_device",
     "prove_split_equals_one_device",
@@ -154,6 +160,7 @@ __all__ = [
     "shared_tensors",
     "split_batch",
     "split_step",
+    "sync_batch_norm",
     "synchronize",
     "this_rank",
     "train_batch",

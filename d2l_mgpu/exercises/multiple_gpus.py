@@ -7,10 +7,9 @@ from torch import Tensor
 
 from d2l_mgpu.exercises import Wrong, exercise
 from d2l_mgpu.models import LENET_SHAPES, lenet, lenet_params, loss
+from d2l_mgpu.pretended import pretended_devices
 from d2l_mgpu.proofs import assert_replicas_identical, largest_difference
-from d2l_mgpu.scratch import get_params, scatter
-
-CPU = torch.device("cpu")
+from d2l_mgpu.scratch import get_params
 
 
 class Links:
@@ -82,21 +81,22 @@ def sharded_allreduce(attempt: Callable) -> str:
 def accuracy_by_class(attempt: Callable) -> str:
     """`attempt(data_iter, device_params, devices)` returns ten fractions: of the examples of each
     class, how many are predicted right, each example by the replica that gets its shard."""
-    devices = [CPU] * 3
-    device_params = [get_params(lenet_params(seed=rank), CPU) for rank in range(3)]
+    replicas = [lenet_params(seed=rank) for rank in range(3)]
     generator = torch.Generator().manual_seed(0)
     batches, hits, seen = [], torch.zeros(10), torch.zeros(10)
     for size in (32, 7, 2):  # uneven shards, and at last fewer examples than devices
         X = 5 * torch.randn(size, 1, 28, 28, generator=generator)
         with torch.no_grad():
-            shards = zip(scatter(X, devices), device_params, strict=True)
+            shards = zip(X.tensor_split(3), replicas, strict=True)
             answers = torch.cat([lenet(shard, params).argmax(dim=1) for shard, params in shards])
         lucky = torch.rand(size, generator=generator) < 0.6
         y = torch.where(lucky, answers, torch.arange(size) % 10)
         batches.append((X, y))
         seen += y.bincount(minlength=10)
         hits += y[answers == y].bincount(minlength=10)
-    result = torch.as_tensor(attempt(batches, device_params, devices)).detach().double()
+    with pretended_devices(3) as devices:  # a tensor on the wrong one raises an error
+        device_params = [get_params(p, device) for p, device in zip(replicas, devices, strict=True)]
+        result = torch.as_tensor(attempt(batches, device_params, devices)).detach().cpu().double()
     expected = (hits / seen).double()
     if result.shape != (10,):
         raise Wrong(f"ten fractions are needed, but the result has shape {tuple(result.shape)}.")
@@ -132,6 +132,34 @@ def distance(ours: list[Tensor], theirs: list[Tensor]) -> float:
     return torch.stack([(a - b).norm() for a, b in zip(ours, theirs, strict=True)]).norm().item()
 
 
+def compare_clipped_steps(
+    attempt: Callable, devices: list[torch.device], lr: float, max_norm: float
+) -> None:
+    """Take two clipped steps, and two by `attempt` on `devices`; raise Wrong if they differ."""
+    generator = torch.Generator().manual_seed(0)
+    one_device = [p.double() for p in lenet_params()]
+    device_params = [get_params(one_device, device) for device in devices]
+    for step in (1, 2):
+        X = torch.randn(7, 1, 28, 28, generator=generator, dtype=torch.float64)
+        y = torch.randint(10, (7,), generator=generator)
+        before = one_device
+        one_device = clipped_step(before, X, y, lr, max_norm)
+        attempt(X, y, device_params, devices, lr, max_norm)
+        where = f"{len(devices)} device(s), max_norm={max_norm:g}, step {step}"
+        try:
+            assert_replicas_identical(device_params)
+        except AssertionError as error:
+            raise Wrong(f"{where}: {error}.") from None
+        ours = [p.detach().cpu() for p in device_params[0]]
+        if not largest_difference(ours, one_device) <= 1e-10:
+            raise Wrong(
+                f"{where}: your step follows a gradient of norm "
+                f"{distance(before, ours) / lr:.3f}, that of one device has norm "
+                f"{distance(before, one_device) / lr:.3f}. The steps are "
+                f"{distance(ours, one_device) / lr:.3f} apart."
+            )
+
+
 @exercise("clipping")
 def clipping(attempt: Callable) -> str:
     """`attempt(X, y, device_params, devices, lr, max_norm)` takes a data-parallel step whose
@@ -139,26 +167,6 @@ def clipping(attempt: Callable) -> str:
     lr = 0.1
     for k in (1, 3):
         for max_norm in (1e6, 0.5):  # the first never clips, the second does
-            generator = torch.Generator().manual_seed(0)
-            one_device = [p.double() for p in lenet_params()]
-            device_params = [get_params(one_device, CPU) for _ in range(k)]
-            for step in (1, 2):
-                X = torch.randn(7, 1, 28, 28, generator=generator, dtype=torch.float64)
-                y = torch.randint(10, (7,), generator=generator)
-                before = one_device
-                one_device = clipped_step(before, X, y, lr, max_norm)
-                attempt(X, y, device_params, [CPU] * k, lr, max_norm)
-                where = f"{k} device(s), max_norm={max_norm:g}, step {step}"
-                try:
-                    assert_replicas_identical(device_params)
-                except AssertionError as error:
-                    raise Wrong(f"{where}: {error}.") from None
-                ours = [p.detach() for p in device_params[0]]
-                if not largest_difference(ours, one_device) <= 1e-10:
-                    raise Wrong(
-                        f"{where}: your step follows a gradient of norm "
-                        f"{distance(before, ours) / lr:.3f}, that of one device has norm "
-                        f"{distance(before, one_device) / lr:.3f}. The steps are "
-                        f"{distance(ours, one_device) / lr:.3f} apart."
-                    )
+            with pretended_devices(k) as devices:
+                compare_clipped_steps(attempt, devices, lr, max_norm)
     return "1 and 3 devices take the clipped steps of one, and leave short gradients alone."

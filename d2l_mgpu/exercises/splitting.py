@@ -6,6 +6,7 @@ import torch
 
 from d2l_mgpu.exercises import Wrong, exercise
 from d2l_mgpu.models import lenet, lenet_params, loss
+from d2l_mgpu.pretended import pretended_devices
 from d2l_mgpu.proofs import largest_difference
 from d2l_mgpu.splitting import SPLITS, split_step
 from d2l_mgpu.traffic import Traffic
@@ -45,9 +46,12 @@ def micro_batches(attempt: Callable) -> str:
         params = [p.double().requires_grad_() for p in lenet_params()]
         expected = loss(lenet(X, params), y).sum()
         gradients = torch.autograd.grad(expected, params)
-        device_params = SPLITS["network"].place(params, [CPU] * 2)
         traffic = Traffic()
-        total = attempt(X, y, device_params, [CPU] * 2, traffic)
+        with pretended_devices(2) as devices:  # a tensor on the wrong one raises an error
+            device_params = SPLITS["network"].place(params, devices)
+            total = float(attempt(X, y, device_params, devices, traffic))
+            held = [p.detach().cpu() for stage in device_params for p in stage]
+            arrived = [None if p.grad is None else p.grad.cpu() for s in device_params for p in s]
         where = f"of a batch of {batch_size} examples"
         if traffic.transfers != {"forward": 4, "backward": 4}:
             raise Wrong(
@@ -55,12 +59,12 @@ def micro_batches(attempt: Callable) -> str:
                 f"it {traffic.transfers['forward']} times forward and "
                 f"{traffic.transfers['backward']} times backward."
             )
-        held = [p for stage in device_params for p in stage]
-        for number, (p, start, g) in enumerate(zip(held, params, gradients, strict=True)):
+        for number, (p, start) in enumerate(zip(held, params, strict=True)):
             if not torch.equal(p, start):
                 raise Wrong(f"parameter {number} has changed: collect gradients, update later.")
-            if p.grad is None or not largest_difference([p.grad], [g]) <= 1e-10:
-                ratio = 0.0 if p.grad is None else (p.grad.norm() / g.norm()).item()
+        for number, (ours, g) in enumerate(zip(arrived, gradients, strict=True)):
+            if ours is None or not largest_difference([ours], [g]) <= 1e-10:
+                ratio = 0.0 if ours is None else (ours.norm() / g.norm()).item()
                 raise Wrong(
                     f"the gradient {where} is not the sum over all of them: that of parameter "
                     f"{number} is {ratio:.2f} times as long as it should be."

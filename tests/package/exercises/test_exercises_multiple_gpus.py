@@ -86,9 +86,17 @@ def count_then_divide(data_iter, device_params, devices):
     right, seen = torch.zeros(10), torch.zeros(10)
     for X, y in data_iter:
         for X_, y_, params in zip(*split_batch(X, y, devices), device_params, strict=True):
-            right += y_[lenet(X_, params).argmax(dim=1) == y_].bincount(minlength=10)
-            seen += y_.bincount(minlength=10)
+            right += y_[lenet(X_, params).argmax(dim=1) == y_].bincount(minlength=10).cpu()
+            seen += y_.bincount(minlength=10).cpu()
     return right / seen
+
+
+def count_where_it_is(data_iter, device_params, devices):
+    seen = torch.zeros(10)
+    for X, y in data_iter:
+        for _, y_ in zip(*split_batch(X, y, devices), strict=True):
+            seen += y_.bincount(minlength=10)
+    return seen
 
 
 def on_device_0(data_iter, device_params, devices):
@@ -126,6 +134,7 @@ def test_the_result_may_be_a_list(verdict):
         (mean_over_batches, "gets nan"),
         (mean_over_batches_with_empty_classes_as_zero, "counted as much as any other"),
         (one_figure, "ten fractions"),
+        (count_where_it_is, "found at least two devices, cpu and lazy:0!"),
     ],
 )
 def test_a_wrong_evaluation_is_told_what_went_wrong(verdict, attempt, reason):
