@@ -10,8 +10,8 @@ chapter                modules                             tests
 devices-and-data       devices, pretended, data            devices, pretended, images,
                                                            fashion_mnist, real_images, garments
 multiple-gpus          models, scratch, proofs             models, scratch, proofs
-multiple-gpus-concise  concise, collectives,               concise, collectives, real_input,
-                       sync_batch_norm                     sync_batch_norm
+multiple-gpus-concise  concise, collectives, batch_norm    concise, collectives, batch_norm,
+                                                           real_input
 processes              sampling, accumulation,             sampling, accumulation, launcher,
                        processes, train                    launch_from, launch_ends, output,
                                                            fork_server, threads, nodes,
@@ -40,6 +40,7 @@ from d2l_mgpu.all_reduces import (
     all_reduce_sharded,
     all_reduce_tree,
 )
+from d2l_mgpu.batch_norm import SyncBatchNorm, sync_batch_norm
 from d2l_mgpu.buckets import Bucket, Bucketed, fill_buckets
 from d2l_mgpu.collectives import all_reduce
 from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
@@ -89,7 +90,6 @@ from d2l_mgpu.splitting import (
     prove_split_equals_one_device,
     split_step,
 )
-from d2l_mgpu.sync_batch_norm import SyncBatchNorm, sync_batch_norm
 from d2l_mgpu.traffic import Exchange, Traffic
 
 __all__ = [

@@ -135,11 +135,9 @@ def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Te
         raise ValueError(f"A label is {int(y.min())}, but each example needs a class, 0 or more.")
     rank, world_size = this_rank()
     X_shards, y_shards = split_batch(X, y, [X.device] * world_size)
-    X_shard, y_shard, weight = X_shards[rank], y_shards[rank], world_size / len(y)
-    if len(y_shard) == 0:  # too small a batch: still meet the others in the all-reduce
-        X_shard, y_shard, weight = X[:1], y[:1], 0.0
-    logits = net(X_shard.to(device))
-    return weight * F.cross_entropy(logits, y_shard.to(device), reduction="sum")
+    X_shard, y_shard = X_shards[rank].to(device), y_shards[rank].to(device)
+    total = F.cross_entropy(net(X_shard), y_shard, reduction="sum")  # of no examples: 0
+    return world_size / len(y) * total
 
 
 def check_all_used(net: nn.Module) -> None:
