@@ -22,8 +22,8 @@ allreduce              all_reduces, shared_memory          all_reduces, shared_m
 overlap                buckets                             buckets
 splitting              splitting, traffic                  splitting, traffic
 fast                   fast, cuda_graphs                   fast, cuda_graphs
-all of them            arguments, history, plotting,       arguments, history, plotting, errata,
-                       exercises                           package
+all of them            arguments, exactness, history,      arguments, exactness, history,
+                       plotting, progress, exercises       plotting, progress, errata, package
 gluon/                 gluon                               gluon
 ====================== =================================== ====================================
 
@@ -53,6 +53,7 @@ from d2l_mgpu.data import (
 )
 from d2l_mgpu.data import garments as garments  # by this name the origin of images is printed
 from d2l_mgpu.devices import describe, get_devices, synchronize
+from d2l_mgpu.exactness import deterministic, without_tf32
 from d2l_mgpu.exercises import check
 from d2l_mgpu.fast import FastNet, FastStep, computes_bf16
 from d2l_mgpu.history import Epoch
@@ -129,6 +130,7 @@ __all__ = [
     "concise",
     "data_split",
     "describe",
+    "deterministic",
     "evaluate_accuracy",
     "evaluate_accuracy_gpus",
     "exact_dtype",
@@ -166,4 +168,5 @@ __all__ = [
     "train_batch",
     "train_replica",
     "use_svg_display",
+    "without_tf32",
 ]

@@ -23,6 +23,7 @@ from d2l_mgpu.devices import describe, device_of, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
 from d2l_mgpu.processes.joining import rank_device, this_rank
 from d2l_mgpu.processes.launcher import launch
+from d2l_mgpu.progress import watched, with_progress
 from d2l_mgpu.scratch import split_batch
 
 
@@ -151,11 +152,18 @@ def check_all_used(net: nn.Module) -> None:
 
 
 def train_replica(
-    net: nn.Module, train_iter: DataIter, test_iter: DataIter, lr: float, num_epochs: int, seed: int
+    net: nn.Module,
+    train_iter: DataIter,
+    test_iter: DataIter,
+    lr: float,
+    num_epochs: int,
+    seed: int,
+    watched: bool = False,
 ) -> tuple[list[Epoch], dict[str, Tensor]]:
     """Train the replica of this process on its shard of every batch; what each rank runs.
 
-    Returns the history, equal on all ranks, and the trained weights, on the CPU.
+    Returns the history, equal on all ranks, and the trained weights, on the CPU. If somebody has
+    `watched` the caller, rank 0 prints a line after each epoch.
     """
     rank, world_size = this_rank()
     device = rank_device()
@@ -169,7 +177,7 @@ def train_replica(
         total, examples = torch.zeros((), device=device), 0
         synchronize([device])
         start = time.perf_counter()
-        for X, y in batches_of(train_iter):
+        for X, y in with_progress(train_iter, number):
             optimizer.zero_grad()
             loss = shard_loss(replica, X, y, device)
             loss.backward()  # DDP averages the gradients on the way
@@ -185,6 +193,8 @@ def train_replica(
             all_reduce(mean_loss)
         accuracy = evaluate_accuracy_gpus(replica, test_iter)
         history.append(Epoch(number, mean_loss.item(), accuracy, seconds))
+        if watched and rank == 0:
+            print(history[-1], flush=True)
     return history, {name: value.cpu() for name, value in net.state_dict().items()}
 
 
@@ -217,7 +227,7 @@ def train(
         with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
             history, weights = train_replica(*arguments)
     else:
-        history, weights = launch(train_replica, *arguments, num_devices=num_gpus)[0]
+        history, weights = launch(train_replica, *arguments, watched(), num_devices=num_gpus)[0]
     net.load_state_dict(weights)
     net.to(devices[0]).train()
     print(summary(history, describe(devices)))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from d2l_mgpu.arguments import integer
+from d2l_mgpu.exactness import without_tf32
 from d2l_mgpu.models import lenet, lenet_params, loss
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -178,6 +179,7 @@ def one_device_step(X: Tensor, y: Tensor, params: Sequence[Tensor], lr: float) -
     return [mean_loss, *gradients]
 
 
+@without_tf32()
 def prove_equals_one_device(
     train_batch: Callable,
     get_params: Callable,

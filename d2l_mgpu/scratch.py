@@ -17,6 +17,7 @@ from d2l_mgpu.data import load_data_fashion_mnist
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
 from d2l_mgpu.models import lenet, lenet_params, loss
+from d2l_mgpu.progress import with_progress
 
 
 def get_params(params: Sequence[Tensor], device: torch.device | str) -> list[Tensor]:
@@ -46,10 +47,14 @@ def allreduce(data: Sequence[Tensor]) -> None:
 def scatter(X: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
     """Cut `X` along its first axis into one shard per device and send each to its device.
 
-    Always one shard per device: sizes differ by at most one, and a shard may be empty.
+    Always one shard per device: sizes differ by at most one, and a shard may be empty. Copies from
+    pinned memory to a GPU are queued, and the program goes on.
     """
     shards = X.tensor_split(len(devices))
-    return [shard.to(device) for shard, device in zip(shards, devices, strict=True)]
+    return [
+        shard.to(device, non_blocking=device.type == "cuda")
+        for shard, device in zip(shards, devices, strict=True)
+    ]
 
 
 def split_batch(
@@ -153,7 +158,7 @@ def train(
         synchronize(devices)
         start = time.perf_counter()
         total, examples = torch.zeros((), device=devices[0]), 0
-        for X, y in batches_of(train_iter):
+        for X, y in with_progress(train_iter, number):
             total += train_batch(X, y, device_params, devices, lr) * len(y)
             examples += len(y)
         synchronize(devices)

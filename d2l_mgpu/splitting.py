@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from d2l_mgpu.exactness import without_tf32
 from d2l_mgpu.models import LAYERS, lenet, lenet_params, loss
 from d2l_mgpu.proofs import (
     assert_equals_one_device,
@@ -179,6 +180,7 @@ def split_step(
     return total.item() / len(X)
 
 
+@without_tf32()
 def prove_split_equals_one_device(
     split: Split,
     devices: Sequence[torch.device],

@@ -21,13 +21,14 @@ def missing_d2l() -> str | None:
 
 def pin_environment(source: str | None = None) -> str:
     """Let kernels started from here import this checkout, compute on one core, unless the
-    environment says otherwise, and read one data source; return that.
+    environment says otherwise, show no progress, and read one data source; return that.
 
     `source` overrides the environment; without either the generated images are used.
     """
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["TQDM_DISABLE"] = "1"
     os.environ[SOURCE] = source or os.environ.get(SOURCE) or "generated"
     return os.environ[SOURCE]
 

@@ -82,7 +82,11 @@ class Batches(DataLoader[tuple[Tensor, Tensor]]):
             else RandomSampler(images, generator=generator)
         )
         batches = BatchSampler(order, integer("batch_size", batch_size), drop_last=False)
-        super().__init__(images, sampler=batches, batch_size=None, generator=generator)
+        # From pinned memory a GPU fetches a batch by itself, while the program goes on.
+        pinned = torch.cuda.is_available() and images.pixels.device.type == "cpu"
+        super().__init__(
+            images, sampler=batches, batch_size=None, generator=generator, pin_memory=pinned
+        )
 
     def __repr__(self) -> str:
         return f"{self.dataset!r}, in {len(self)} batches"

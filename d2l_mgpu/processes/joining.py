@@ -40,9 +40,12 @@ def join_process_group(
     own = device.type != "cpu" and len(set(devices)) == len(devices)
     if device.index is not None:
         torch.accelerator.set_device_index(device.index)
-    backend = f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+    backend = "gloo"
+    if own:
+        backend = f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+    agree_on(backend, store, rank, world_size)
     dist.init_process_group(
-        backend if own else "gloo",
+        backend,
         timeout=timeout,
         store=store,
         rank=rank,
@@ -50,6 +53,22 @@ def join_process_group(
         device_id=device if own and device.type == "cuda" else None,
     )
     dist.barrier()  # a rank that is done at once must not leave before the others have connected
+
+
+def agree_on(backend: str, store: dist.Store, rank: int, world_size: int) -> None:
+    """Raise ValueError if a rank would use another backend: all would wait for each other.
+
+    Rank 0 looks at all others, and they at rank 0.
+    """
+    store.set(f"backend/{rank}", backend)
+    for peer in range(world_size) if rank == 0 else [0]:
+        theirs = store.get(f"backend/{peer}").decode()
+        if theirs != backend:
+            raise ValueError(
+                f"Rank {rank} would send by {backend}, but rank {peer} by {theirs}: all nodes need "
+                "as many GPUs as they have ranks, or none. Look at `nvidia-smi` on each, or hide "
+                "the GPUs with CUDA_VISIBLE_DEVICES=''."
+            )
 
 
 def rendezvous(store: dist.Store, rank: int, world_size: int, timeout: float) -> dist.Store:

@@ -122,12 +122,14 @@ def modes_of_torch() -> tuple[Any, ...]:
         torch.get_float32_matmul_precision(),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
+        (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark),
     )
 
 
 def set_modes(modes: tuple[Any, ...]) -> None:
     """Compute as the process does that these `modes_of_torch` are from."""
-    dtype, precision, deterministic, warn_only = modes
+    dtype, precision, deterministic, warn_only, cudnn = modes
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = cudnn
     torch.set_default_dtype(dtype)
     torch.set_float32_matmul_precision(precision)
     if deterministic:  # else it is so in a new process; saying it imports a compiler, in seconds

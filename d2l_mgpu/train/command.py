@@ -18,8 +18,10 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NoReturn
 
+from d2l_mgpu.exactness import deterministic
 from d2l_mgpu.history import Epoch
 from d2l_mgpu.processes.group import Group, process_group
 from d2l_mgpu.train.checksums import CheckpointError
@@ -36,8 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Epoch]:
     SystemExit: 2 and one sentence for options and files that cannot be right, 75 after a stop.
     """
     options = read(arguments, __doc__)
+    exactly = deterministic() if options.deterministic else nullcontext()
     try:
-        with process_group(options.timeout) as group:
+        with exactly, process_group(options.timeout) as group:
             history = _train(options, group)
             if arguments is None:  # this process ends: another SIGTERM has nothing to add
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)

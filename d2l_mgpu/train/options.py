@@ -97,7 +97,8 @@ def read(arguments: Sequence[str] | None, description: str | None) -> argparse.N
         "for it, on a single GPU CUDA graphs: the same steps, rounded differently")  # fmt: skip
     add("--double", action="store_true",
         help="compute in double precision: slower, for runs that are to be compared")  # fmt: skip
-
+    add("--deterministic", action="store_true",
+        help="repeat every bit on GPUs too, with slower algorithms where need be")  # fmt: skip
     add("--allow-nan", action="store_true",
         help="go on when the loss becomes NaN or infinite, which ends a run otherwise: at the next "
         "event 'step', before a checkpoint and at the end of an epoch")  # fmt: skip

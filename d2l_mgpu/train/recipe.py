@@ -11,6 +11,7 @@ class Recipe:
     micro-batches a rank. `schedule` is 'constant' or 'cosine' (to 0 at the end of `epochs`).
     `fast` takes the quickest way on the device at hand (`d2l_mgpu.fast`), which rounds differently.
     `double` computes in float64: slower, and fit for comparing runs that round differently.
+    `deterministic` makes GPUs repeat every bit (`d2l_mgpu.exactness`); CPUs do anyway.
     """
 
     batch_size: int = 256
@@ -23,3 +24,4 @@ class Recipe:
     seed: int = 0
     fast: bool = False
     double: bool = False
+    deterministic: bool = False

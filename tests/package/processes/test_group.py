@@ -5,8 +5,10 @@ import signal
 from collections.abc import Callable
 
 import pytest
+import torch.distributed as dist
 
 from d2l_mgpu import process_group
+from d2l_mgpu.processes.joining import agree_on
 from tests.package.train.conftest import answer  # noqa: F401 (a fixture)
 
 
@@ -42,6 +44,20 @@ def test_an_environment_that_is_not_torchruns(
     for name, value in {"TORCHELASTIC_RUN_ID": "none", **variables}.items():
         monkeypatch.setenv(name, value)
     assert sentence in answer([])
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_ranks_that_would_send_in_different_ways_say_so(rank: int) -> None:
+    store, ways = dist.HashStore(), ["gloo", "gloo", "cpu:gloo,cuda:nccl"]
+    for peer, backend in enumerate(ways):
+        store.set(f"backend/{peer}", backend)
+    if rank == 1:  # agrees with rank 0, and waits for the others
+        agree_on(ways[rank], store, rank, 3)
+        return
+    peer = 2 - rank
+    says = f"^Rank {rank} would send by {ways[rank]}, but rank {peer} by {ways[peer]}: all nodes need"
+    with pytest.raises(ValueError, match=says):
+        agree_on(ways[rank], store, rank, 3)
 
 
 def test_the_end_of_the_terminal_asks_for_a_stop_unless_nohup_was_typed() -> None:
