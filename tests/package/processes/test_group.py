@@ -55,7 +55,7 @@ def test_ranks_that_would_send_in_different_ways_say_so(rank: int) -> None:
         agree_on(ways[rank], store, rank, 3)
         return
     peer = 2 - rank
-    says = f"^Rank {rank} would send by {ways[rank]}, but rank {peer} by {ways[peer]}: all nodes need"
+    says = f"^Rank {rank} would send by {ways[rank]}, but rank {peer} by {ways[peer]}: all nodes"
     with pytest.raises(ValueError, match=says):
         agree_on(ways[rank], store, rank, 3)
 
