@@ -1,223 +1,125 @@
-"""Rows 7 and 8, and what else only a GPU can tell, in one call of less than ten minutes.
+"""All that only a GPU can tell, in calls of at most nine minutes.
 
-    python -m benchmarks.gpu
+    python -m benchmarks.gpu             # all parts
+    python -m benchmarks.gpu epoch       # one of them, which has the nine minutes to itself
 
-It prints what it finds on the way and writes `results/gpu.json`. With `--device cpu --quick` the
-same code runs on a few images, without graphs: to see that it works, and not how fast.
+It prints what it finds on the way and adds each part to `results/gpu.json`. A part that fails, or
+takes too long, leaves there why, and the others go on; the exit code is then 1. With `--device cpu
+--quick` the same code runs on a few images, without graphs: to see that it works, not how fast.
 """
 
 import argparse
-import json
-import math
+import os
+import subprocess
+import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from torch.utils.benchmark import Timer
-from torch.utils.benchmark.utils.timer import timer
 
-from benchmarks import published, results
-from benchmarks.epoch import NOISE, check_accuracies, images, part
-from benchmarks.pairs import WARM_UPS, Arms, compare
-from benchmarks.ranks import largest_differences
-from d2l_mgpu import LeNet, evaluate_accuracy_gpus, init_weights, resnet18
-from d2l_mgpu.data import DeviceBatches, Images
-from d2l_mgpu.fast import FastNet, FastStep, computes_bf16
+from benchmarks import results
+from benchmarks.on_gpu import epoch, graph, notebooks, queueing, ranks, tracing
+from benchmarks.on_gpu.setting import Findings, Setting
 
-FLOP = 2.734e9  # of one image through ResNet-18, forward and backward
-LR = 0.1
-WAYS: dict[str, dict[str, Any]] = {  # one change at a time
-    "images on the device": {"channels_last": False, "bf16": False},
-    "channels last": {"bf16": False},
-    "bfloat16": {},
-    "CUDA graph": {"graph": True},
-    "compiled": {"graph": True, "compiled": True},
+MINUTES = 9.0
+PARTS: dict[str, tuple[Callable[[Setting], Findings], float]] = {  # and its share of the time
+    "ranks": (ranks.find, 1.0),
+    "queue": (queueing.find, 0.5),
+    "trace": (tracing.find, 0.5),
+    "graph": (graph.find, 1.5),  # row 8
+    "epoch": (epoch.find, 3.5),  # row 7
+    "notebooks": (notebooks.find, 3.0),
 }
+SLACK = 0.85  # what a part may plan with, of its share
 
 
-@dataclass
-class Setting:
-    """Where, on what and for how long."""
-
-    device: torch.device
-    train: Images
-    test: Images
-    batch_size: int = 256
-    epochs: int = 10  # after which accuracies are compared
-    noise: float = NOISE
-    product: int = 8192  # rows and columns of the matrices that tell the peak
-    steps: int = 100  # of LeNet, in a run of row 8
-    compiled: bool = True
-    minutes: float = 9.0
-
-    @property
-    def gpu(self) -> bool:
-        return self.device.type == "cuda"
+def take(name: str, s: Setting, folder: Path) -> None:
+    """Run a part and record what it found, or its error."""
+    start = time.monotonic()
+    content: dict[str, Any]
+    try:
+        content = asdict(PARTS[name][0](s))
+    except Exception:
+        content = {"wrong": traceback.format_exc().splitlines()}
+    results.add("gpu", name, {"seconds": round(time.monotonic() - start, 1)} | content, folder)
 
 
-def setting(device: torch.device, quick: bool) -> Setting:
-    """60,000 training images, repeated where there are fewer; with `quick` no more than 8."""
-    train, test = images(60_000)
-    n = 8 if quick else 60_000
-    train = part(train, torch.arange(n) % len(train))
-    if not quick:
-        return Setting(device, train, test)
-    return Setting(device, train, part(test, slice(n)), 4, 1, 1.0, 256, 2, False)
+def run(name: str, s: Setting, folder: Path, deadline: float) -> None:
+    """Run a part in a process of its own, since an error of CUDA spoils the process that it is in,
+    and a collective that hangs must not take the time of the others."""
+    # Not by multiprocessing: there, the published loader would start its workers in another way.
+    command = [sys.executable, "-m", "benchmarks.gpu", name, "--seconds", f"{s.seconds:.0f}"]
+    command += ["--device", str(s.device), "--folder", str(folder)]
+    command += (["--quick"] if s.quick else []) + (["--trace", str(s.trace)] if s.trace else [])
+    try:
+        code = subprocess.run(command, timeout=deadline).returncode
+        why = f"ended with exit code {code}"
+    except subprocess.TimeoutExpired:
+        code, why = 1, f"did not end within {deadline:.0f} s"
+    if code:
+        results.add("gpu", name, {"wrong": [f"The part {why}."]}, folder)
 
 
-def network() -> nn.Sequential:
-    """ResNet-18 with the first weights of the published chapter."""
-    net = resnet18(10)
-    init_weights(net, torch.zeros(1, 1, 28, 28))
-    return net
+def run_all(names: list[str], s: Setting, folder: Path) -> None:
+    """Run the parts in turn. What one leaves of its share, the next may use; each may take twice
+    its share, but none more than is left of the nine minutes."""
+    end = time.monotonic() + 60 * MINUTES
+    for i, name in enumerate(names):
+        print(f"== {name}", flush=True)
+        left = end - time.monotonic()
+        share = left * PARTS[name][1] / sum(PARTS[each][1] for each in names[i:])
+        s.seconds = SLACK * share
+        run(name, s, folder, min(left, 2 * share))
 
 
-def as_published(s: Setting) -> tuple[nn.Module, Callable[[], None]]:
-    net = published.concise(network(), [s.device])
-    batches = published.loader(s.train, s.batch_size)
-    optimizer = torch.optim.SGD(net.parameters(), lr=LR)
-    return net, lambda: published.resnet18_epoch(net, batches, optimizer, s.device)
-
-
-def ours(
-    s: Setting, *, graph: bool = False, compiled: bool = False, **options: Any
-) -> tuple[FastNet, Callable[[], None]]:
-    net = network()
-    fast = FastNet(net, s.device, compiled_for=s.batch_size if compiled else None, **options)
-    optimizer = torch.optim.SGD(net.parameters(), lr=LR, fused=s.gpu)
-    step = FastStep(fast, optimizer, graph=graph and s.gpu)
-    batches = DeviceBatches(s.train, s.batch_size, s.device, seed=0)
-
-    def epoch() -> None:
-        fast.train()
-        for X, y in batches:
-            step(X, y)
-
-    return fast, epoch
-
-
-def seconds(run: Callable[[], object]) -> float:
-    start = timer()
-    run()
-    return timer() - start
-
-
-def peak(s: Setting) -> float:
-    """FLOP/s of a large product of bfloat16 matrices."""
-    A, B = (torch.randn(s.product, s.product, device=s.device).bfloat16() for _ in range(2))
-    measured = Timer("A @ B", globals={"A": A, "B": B}).blocked_autorange(min_run_time=1)
-    return 2 * s.product**3 / measured.median
-
-
-def ways(s: Setting) -> dict[str, float]:
-    """Seconds of the second epoch of each way; the first pays for compiling and recording."""
-    found = {}
-    makers: dict[str, Callable[[], tuple[nn.Module, Callable[[], None]]]] = {
-        "as published": lambda: as_published(s)
-    }
-    for name, options in WAYS.items():
-        if s.compiled or not options.get("compiled"):
-            makers[name] = lambda options=options: ours(s, **options)
-    for name, make in makers.items():
-        _, epoch = make()
-        first, second = seconds(epoch), seconds(epoch)
-        found[name] = second
-        rate = FLOP * len(s.train) / second / 1e12
-        print(f"{name:22} {second:8.3f} s an epoch (first {first:.1f} s), {rate:.1f} TFLOP/s")
-    return found
-
-
-def epoch_arms(s: Setting, found: dict[str, float], facts: dict[str, Any]) -> Arms:
-    """Row 7: an epoch as published, and the quickest of ours."""
-    quickest = min(WAYS.keys() & found, key=lambda name: found[name])
-    (their_net, theirs), (our_net, our_epoch) = as_published(s), ours(s, **WAYS[quickest])
-    for _ in range(s.epochs):
-        theirs()
-        our_epoch()
-    test = DeviceBatches(s.test, s.batch_size, s.device)
-    reached = [evaluate_accuracy_gpus(net, test) for net in (their_net, our_net)]
-    print("accuracy after {} epochs: {:.4f} as published, {:.4f} ours".format(s.epochs, *reached))
-    check_accuracies(*reached, s.noise)
-    facts = facts | {"way": quickest, "seconds of each way": found}
-    return Arms(theirs, our_epoch, facts | {f"accuracy after {s.epochs} epochs": reached})
-
-
-def lenet_steps(
-    s: Setting, *, graph: bool, compiled: bool = False, **options: Any
-) -> tuple[nn.Module, Callable[[], None]]:
-    """LeNet, and a function that takes `s.steps` steps with one batch."""
-    net = LeNet()
-    fast = FastNet(net, s.device, compiled_for=s.batch_size if compiled else None, **options)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, fused=s.gpu)
-    step = FastStep(fast, optimizer, graph=graph and s.gpu)
-    X, y = next(iter(DeviceBatches(s.train, s.batch_size, s.device)))
-
-    def run() -> None:
-        for _ in range(s.steps):
-            step(X, y)
-
-    return net, run
-
-
-def graph_arms(s: Setting) -> Arms:
-    """Row 8: the same steps of LeNet, one after the other and as a graph."""
-    plain = {"channels_last": False, "bf16": False}
-    (net, eager), (replayed, graph) = (lenet_steps(s, graph=g, **plain) for g in (False, True))
-    for run in (eager, graph):
-        run()
-    for ours, theirs in zip(replayed.parameters(), net.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
-    others: dict[str, dict[str, Any]] = {
-        "eager, bfloat16, channels last": {"graph": False},
-        "graph, bfloat16, channels last": {"graph": True},
-        "graph, compiled": {"graph": True, "compiled": True, **plain},
-        "graph, compiled, bfloat16, channels last": {"graph": True, "compiled": True},
-    }
-    facts: dict[str, Any] = {"batch": s.batch_size, "steps": s.steps}
-    for name, options in others.items():
-        if options.get("compiled") and not s.compiled:
-            continue
-        _, run = lenet_steps(s, **options)
-        seconds(run)
-        facts[name] = seconds(run) / s.steps
-        print(f"LeNet, {name}: {1e6 * facts[name]:.0f} µs a step")
-    return Arms(eager, graph, facts)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true", help="a few images, to try the code")
-    parser.add_argument("--folder", type=Path, default=results.FOLDER, help="for gpu.json")
+    parser.add_argument("--folder", type=Path, help="for gpu.json; with --quick a temporary one")
+    parser.add_argument("--trace", type=Path, help="a file for the Chrome trace of the part trace")
+    parser.add_argument(
+        "--seconds", type=float, help=argparse.SUPPRESS
+    )  # for a part that run starts
     options = parser.parse_args()
-    start, device = time.monotonic(), torch.device(options.device)
+    if unknown := [name for name in options.parts if name not in PARTS]:
+        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}.")
+    device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("there is no NVIDIA GPU here; --device cpu --quick only tries the code.")
-    s = setting(device, options.quick)
-    facts: dict[str, Any] = {"ranks": {k: largest_differences(k) for k in (1, 2)}}
-    print("largest differences from one device:", json.dumps(facts["ranks"], indent=1))
-    facts |= {"images": len(s.train), "data": s.train.name, "batch": s.batch_size, "lr": LR}
-    facts |= {"bf16": computes_bf16(device), "peak FLOP/s": peak(s)}
-    rate = facts["peak FLOP/s"] / 1e12
-    print(f"a product of {s.product} x {s.product} matrices: {rate:.1f} TFLOP/s")
-    graph_row = compare("gpu graph", graph_arms, s, pairs=2 if options.quick else None)
-    found = ways(s)
-    a_round = found["as published"] + 2 * min(found.values())
-    left = 60 * s.minutes - (time.monotonic() - start) - s.epochs * a_round
-    pairs = 2 if options.quick else max(3, min(15, math.floor(left / a_round) - WARM_UPS))
-    epoch_row = compare("gpu epoch", epoch_arms, s, found, facts, pairs=pairs)
-    if "seconds" in epoch_row:
-        reached = FLOP * len(s.train) / epoch_row["seconds"][1]
-        epoch_row["facts"] |= {"FLOP/s": reached, "share of peak": reached / facts["peak FLOP/s"]}
-    path = results.write("gpu", [epoch_row, graph_row], options.folder)
-    print(results.table([epoch_row, graph_row]))
-    print(json.dumps({"gpu epoch": epoch_row.get("facts"), "gpu graph": graph_row.get("facts")}))
-    print(f"{path}: {time.monotonic() - start:.0f} s")
+    if device.type != "cuda" and not options.quick:
+        parser.error("only a GPU is measured: add --quick to try the code elsewhere.")
+    if device.type == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks and notebooks look for devices themselves
+    # What is only tried must not be taken for a result, so it does not get into their folder.
+    folder = options.folder or (
+        Path(tempfile.mkdtemp(prefix="gpu-benchmark-")) if options.quick else results.FOLDER
+    )
+    names = [name for name in PARTS if name in options.parts or not options.parts]
+    s = Setting(device, options.quick, options.seconds or 60 * MINUTES, options.trace)
+    if options.seconds:
+        take(names[0], s, folder)
+        return 0
+    run_all(names, s, folder)
+
+    path = folder / "gpu.json"
+    found = results.parts(path)
+    if rows := [row for name in names for row in found[name].get("rows", ())]:
+        print(results.table(rows))
+    wrong = [f"{name}: {line}" for name in names for line in found[name]["wrong"]]
+    print(*wrong, path, sep="\n")
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,15 +26,33 @@ def machine() -> dict[str, Any]:
     """What was measured on, and when."""
     import torch
 
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "cores": os.cpu_count(),
-        "gpu": gpu,
+        "gpu": None,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        **gpu(),
+    }
+
+
+def gpu() -> dict[str, Any]:
+    """What stands behind the numbers of an NVIDIA GPU; nothing where there is none."""
+    import torch
+    from torch.utils import collect_env
+
+    if not torch.cuda.is_available():
+        return {}
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "gpus": torch.cuda.device_count(),
+        "gpu memory, bytes": torch.cuda.get_device_properties(0).total_memory,
+        "driver": collect_env.get_nvidia_driver_version(collect_env.run),
+        "CUDA": torch.version.cuda,
+        "NCCL": ".".join(map(str, torch.cuda.nccl.version())),
+        "cuDNN": torch.backends.cudnn.version(),
     }
 
 
@@ -50,15 +68,31 @@ def interval(ratios: np.ndarray) -> list[float] | None:
     return [float(found.confidence_interval.low), float(found.confidence_interval.high)]
 
 
+def save(path: Path, content: Any) -> None:
+    """Write a file that is read as it was or as it is now, and never in between."""
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    new.replace(path)
+
+
 def write(family: str, rows: Sequence[dict[str, Any]], folder: Path = FOLDER) -> Path:
     """Write what was measured of one family; the files of the others stay as they are."""
-    folder.mkdir(exist_ok=True)
     path = folder / f"{family}.json"
-    text = json.dumps({"machine": machine(), "rows": list(rows)}, indent=1, allow_nan=False)
-    new = path.with_suffix(".new")
-    new.write_text(text + "\n")
-    new.replace(path)  # whoever reads it finds the old results or the new ones
+    save(path, {"machine": machine(), "rows": list(rows)})
     return path
+
+
+def add(family: str, part: str, content: dict[str, Any], folder: Path = FOLDER) -> Path:
+    """Write one part of a family, with the machine; its other parts stay as they are."""
+    path = folder / f"{family}.json"
+    save(path, {"parts": parts(path) | {part: {"machine": machine(), **content}}})
+    return path
+
+
+def parts(path: Path) -> dict[str, dict[str, Any]]:
+    """What `add` has written so far."""
+    return json.loads(path.read_text())["parts"] if path.exists() else {}
 
 
 def read(folder: Path = FOLDER) -> list[dict[str, Any]]:
@@ -69,7 +103,8 @@ def read(folder: Path = FOLDER) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
-        rows += [{**row, "machine": found["machine"]} for row in found["rows"]]
+        for part in found.get("parts", {"all of it": found}).values():
+            rows += [{**row, "machine": part["machine"]} for row in part.get("rows", ())]
     for row in rows:
         if row.get("interval", ()) is None:
             first, second, _ = np.asarray(row["rounds"]).T

@@ -1,5 +1,10 @@
-"""Whether processes on a GPU compute what one device does: part of what `benchmarks.gpu` asks."""
+"""Whether processes on GPUs compute what one device does, by NCCL and by gloo.
 
+As many ranks as there are GPUs have one each, and talk by NCCL. One rank more, and all of them
+share the first GPU, by gloo, since NCCL refuses that. With one GPU, that is 1 rank and 2.
+"""
+
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.on_gpu.setting import Findings, Setting
 from d2l_mgpu import LeNet, largest_difference, launch, rank_device
 from d2l_mgpu.accumulation import backward_in_parts
 from d2l_mgpu.all_reduces import ALL_REDUCES, Sent
 from d2l_mgpu.buckets import Bucketed
 from d2l_mgpu.fast import FastNet
+
+TOLERANCE = 1e-5  # gradients of about 0.1, in float32, and sums of whole numbers
 
 
 def differences() -> dict[str, float]:
@@ -56,10 +64,27 @@ def _grad(p: nn.Parameter) -> Tensor:
     return p.grad
 
 
-def largest_differences(num_devices: int) -> dict[str, Any]:
-    """What `differences` finds; what goes wrong in it must not cost the rows."""
-    try:
-        on_ranks = launch(differences, num_devices=num_devices, timeout=120)
-    except Exception as error:
-        return {"failed": str(error)}
+def largest_differences(num_devices: int) -> dict[str, float]:
+    """What `differences` finds, the largest of all ranks."""
+    on_ranks = launch(differences, num_devices=num_devices, timeout=120)
     return {name: np.max([found[name] for found in on_ranks]).item() for name in on_ranks[0]}
+
+
+def find(s: Setting) -> Findings:
+    gpus = torch.cuda.device_count() if s.gpu else 0
+    facts: dict[str, Any] = {}
+    wrong = []
+    for num_devices in (max(gpus, 1), max(gpus, 1) + 1):
+        try:
+            found = largest_differences(num_devices)
+        except Exception as error:  # must not cost what the other number of ranks finds
+            wrong.append(f"world size {num_devices}: {error}")
+            continue
+        facts[str(num_devices)] = {name: float(f"{x:.3g}") for name, x in found.items()}
+        print(f"world size {num_devices}, away from one device:", json.dumps(found, indent=1))
+        wrong += [
+            f"world size {num_devices}, {name}: {x} away from one device"
+            for name, x in found.items()
+            if not x <= TOLERANCE
+        ]
+    return Findings(facts, wrong=wrong)

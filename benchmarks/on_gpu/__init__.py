@@ -1,0 +1,1 @@
+"""The parts of `python -m benchmarks.gpu`, each a module whose `find` takes a Setting."""
