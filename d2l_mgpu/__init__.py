@@ -14,7 +14,7 @@ multiple-gpus-concise  concise, collectives, batch_norm    concise, collectives,
                                                            real_input
 processes              sampling, accumulation,             sampling, accumulation, launcher,
                        processes, train                    launch_from, launch_ends, output,
-                                                           fork_server, threads, nodes,
+                                                           fork_server, threads, nodes, slurm,
                                                            heartbeat, group, command, options,
                                                            run, report, trainer, checkpoint,
                                                            checksums, folder, faults
