@@ -21,6 +21,7 @@ from book.benchmark_results.rows import (
     cells,
     digest,
     found,
+    how_to_measure,
     measured_on,
     verdict,
 )
@@ -58,6 +59,7 @@ class BenchmarkResults(SphinxDirective):
         if measured:
             made.append(self.picture(root, measured, spoken))
         lines = measured_on([row for row in rows if "machine" in row], spoken)
+        lines += how_to_measure(rows)
         made += [nodes.paragraph("", "", nodes.Text(line)) for line in lines]
         for node in made:
             node.source = __file__  # no text of the page, which translators would be shown

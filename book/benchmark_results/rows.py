@@ -138,6 +138,19 @@ def measured_on(rows: list[Row], spoken: Language) -> list[str]:
     ]
 
 
+def how_to_measure(rows: list[Row]) -> list[str]:
+    """A sentence on the rows that wait for a machine with a GPU, if there are any."""
+    waiting = [row for row in rows if row["name"].startswith("gpu ") and "machine" not in row]
+    if not waiting:
+        return []
+    text = _(
+        "Rows {rows}: not measured yet. Type {command} on a machine with an NVIDIA GPU, "
+        "and build the book again."
+    )
+    numbers = ", ".join(dict.fromkeys(str(row["row"]) for row in waiting))
+    return [text.format_map({"rows": numbers, "command": "python -m benchmarks.gpu"})]
+
+
 def speed(row: Row, spoken: Language) -> str:
     """How much a GPU computed, beside what it can."""
     facts = row["facts"]

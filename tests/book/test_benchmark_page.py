@@ -59,6 +59,17 @@ def test_the_page_names_the_machine_once_and_how_busy_it_was(root: Path) -> None
     assert len(page.measured_on(rows, ENGLISH)) == 2
 
 
+def test_the_page_says_how_to_measure_what_waits_for_a_gpu(root: Path) -> None:
+    (sentence,) = page.how_to_measure(page.found(root))
+    assert "7, 8: not measured yet" in sentence and "python -m benchmarks.gpu" in sentence
+    row = judged("gpu graph", [(6.0, 1.0, 1.0)] * 15)
+    results.add("gpu", "graph", {"rows": [row]}, page.folder(root))
+    (sentence,) = page.how_to_measure(page.found(root))
+    assert "7: not measured yet" in sentence and "8" not in sentence
+    results.add("gpu", "epoch", {"rows": [refused("gpu epoch", "why")]}, page.folder(root))
+    assert page.how_to_measure(page.found(root)) == []
+
+
 def test_the_page_says_how_much_of_a_gpu_was_used() -> None:
     facts = {"FLOP/s": 205e12, "peak FLOP/s": 683.3e12, "share of peak": 0.3}
     text = page.speed({"row": 7, "facts": facts}, PT)
