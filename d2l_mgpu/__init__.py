@@ -23,7 +23,8 @@ overlap                buckets                             buckets
 splitting              splitting, traffic                  splitting, traffic
 fast                   fast, cuda_graphs                   fast, cuda_graphs
 all of them            arguments, exactness, history,      arguments, exactness, history,
-                       plotting, progress, exercises       plotting, progress, errata, package
+                       plotting, progress, exercises       plotting, progress, errata, package,
+                                                           cuda_only
 gluon/                 gluon                               gluon
 ====================== =================================== ====================================
 

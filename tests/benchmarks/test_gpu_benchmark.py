@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 import torch
+from torch.utils import collect_env
 
 from benchmarks import gpu, results
 from benchmarks.on_gpu import notebooks
@@ -32,6 +34,22 @@ def test_parts_of_several_calls_add_up_and_each_says_where_it_was_measured(tmp_p
     assert all(part["machine"]["torch"] == torch.__version__ for part in found.values())
     (row,) = results.read(tmp_path)
     assert row["ratio"] == 9.0 and row["machine"] == found["epoch"]["machine"]
+
+
+def test_a_gpu_is_recorded_with_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert results.machine()["gpu"] is None
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    memory = SimpleNamespace(total_memory=2**34)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: memory)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 30, 7))
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
+    monkeypatch.setattr(collect_env, "get_nvidia_driver_version", lambda run: "580.1")
+    found = results.machine()
+    assert (found["gpu"], found["gpus"], found["gpu memory, bytes"]) == ("a GPU", 2, 2**34)
+    assert (found["driver"], found["NCCL"]) == ("580.1", "2.30.7")
+    assert found["cuDNN"] == 92600 and {"CUDA", "torch", "python", "date"} <= found.keys()
 
 
 def test_a_part_that_fails_leaves_its_error_and_one_that_hangs_is_ended(
