@@ -22,9 +22,9 @@ from book.languages import LANGUAGES, Language
 from book.translation.catalogues import LIST
 
 NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?:[.,]\d+)*(?![A-Za-z_\d])")
-# Versions keep their points: of packages, of Python, of the license.
+# Versions keep their points: of packages, of Python, of Slurm and Kubernetes, of the license.
 VERSION = re.compile(
-    r"\d+\.\d+\.\d+|3\.1\d|(?<=PyTorch )\d+\.\d+|(?<=BY-SA )4\.0|(?<=ShareAlike )4\.0"
+    r"\d+\.\d+\.\d+|3\.1\d|22\.05|1\.37|(?<=PyTorch )\d+\.\d+|(?<=BY-SA )4\.0|(?<=ShareAlike )4\.0"
 )
 URL = re.compile(r"https?://[^\s)\]>，。]+[^\s)\]>.,;:，。；：]")
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sd]|\{\w*\}")

@@ -50,7 +50,7 @@ def test_the_header_says_who_translated_and_when(spoken: Language, path: Path) -
 
 
 def test_the_catalogues_are_up_to_date_with_the_english(tmp_path: Path) -> None:
-    for name in ("chapters", "locales", "d2l_mgpu"):
+    for name in ("chapters", "clusters", "locales", "d2l_mgpu"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for name in ("_config.yml", "_toc.yml", "requirements.txt"):
         shutil.copy(ROOT / name, tmp_path)

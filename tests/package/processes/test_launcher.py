@@ -148,8 +148,8 @@ def test_outside_launch_rank_device_is_the_first_device() -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("leaves_nothing_behind")
-def test_the_rank_that_failed_is_named_in_20_of_20_runs_while_the_other_waits() -> None:
-    for _ in range(20):
+def test_the_rank_that_failed_is_named_in_10_of_10_runs_while_the_other_waits() -> None:
+    for _ in range(10):
         with pytest.raises(RankError, match=r"^rank 1 failed: LookupError") as caught:
             launch(rank_1_does, misuse, num_devices=2)
         assert caught.value.rank == 1
