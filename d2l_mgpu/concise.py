@@ -23,7 +23,7 @@ from d2l_mgpu.devices import describe, device_of, get_devices, synchronize
 from d2l_mgpu.history import Epoch, check_epochs, summary
 from d2l_mgpu.processes.joining import rank_device, this_rank
 from d2l_mgpu.processes.launcher import launch
-from d2l_mgpu.progress import watched, with_progress
+from d2l_mgpu.progress import is_watched, with_progress
 from d2l_mgpu.scratch import split_batch
 
 
@@ -227,7 +227,7 @@ def train(
         with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
             history, weights = train_replica(*arguments)
     else:
-        history, weights = launch(train_replica, *arguments, watched(), num_devices=num_gpus)[0]
+        history, weights = launch(train_replica, *arguments, is_watched(), num_devices=num_gpus)[0]
     net.load_state_dict(weights)
     net.to(devices[0]).train()
     print(summary(history, describe(devices)))

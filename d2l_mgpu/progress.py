@@ -11,7 +11,7 @@ from d2l_mgpu.arguments import batches_of
 T = TypeVar("T")
 
 
-def watched() -> bool:
+def is_watched() -> bool:
     """Whether somebody watches this process: standard error is a terminal, or this is a notebook.
 
     Nobody does where TQDM_DISABLE is set, as it is when the book is executed.
@@ -24,11 +24,11 @@ def watched() -> bool:
 
 
 def with_progress(batches: Iterable[T], epoch: int) -> Iterator[T]:
-    """Go through the `batches` of an epoch, as `batches_of` does, and show how far, if `watched`.
+    """Go through the `batches` of an epoch, as `batches_of` does; show how far, if `is_watched`.
 
-    Only the batches that were taken count as done: the bar goes away with the last one.
+    The bar goes away with the last batch.
     """
-    if not watched():
+    if not is_watched():
         yield from batches_of(batches)
         return
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ from torch import nn
 
 from d2l_mgpu import scratch
 from d2l_mgpu.concise import train as train_concise
-from d2l_mgpu.progress import watched, with_progress
+from d2l_mgpu.progress import is_watched, with_progress
 from tests.package.test_scratch import small_data
 
 
@@ -20,16 +20,16 @@ def use_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_log_and_the_execution_of_the_book_stay_free_of_it(monkeypatch, capsys):
     pairs = [(1, 2), (3, 4)]
-    assert not watched() and list(with_progress(pairs, 1)) == pairs
+    assert not is_watched() and list(with_progress(pairs, 1)) == pairs
     monkeypatch.delenv("TQDM_DISABLE")
-    assert not watched() and list(with_progress(pairs, 1)) == pairs
+    assert not is_watched() and list(with_progress(pairs, 1)) == pairs
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch, capsys):
     use_terminal(monkeypatch)
     pairs = [(1, 2), (3, 4)]
-    assert watched() and list(with_progress(pairs, 7)) == pairs
+    assert is_watched() and list(with_progress(pairs, 7)) == pairs
     shown = capsys.readouterr().err
     assert "epoch 7:   0%" in shown and shown.endswith("\r")
     assert list(with_progress(iter(pairs), 7)) == pairs  # nobody knows how many
@@ -37,10 +37,10 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch, capsys):
 
 def test_a_notebook_is_watched(monkeypatch):
     monkeypatch.delenv("TQDM_DISABLE")
-    assert not watched()
+    assert not is_watched()
     shell = SimpleNamespace(kernel="ours")
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert watched()
+    assert is_watched()
 
 
 def test_data_that_are_wrong_are_named_with_a_bar_too(monkeypatch):
