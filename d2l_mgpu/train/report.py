@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,8 +39,12 @@ class Report:
             "seconds": epoch.seconds,
             "world_size": self.group.world_size,
         }
-        with _named("standard output"):
-            self.say(_json(figures), sys.stdout)
+        try:
+            with _named("standard output"):
+                self.say(_json(figures), sys.stdout)
+        except OSError:  # Python would fail once more, with other words, when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise
         self.log_once("epoch", step=step, **figures)
 
     def say(self, text: str, file: TextIO | None = None) -> None:
