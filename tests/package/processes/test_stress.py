@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,7 @@ from tests.support.leftovers import runs, state_of_this_process, wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 LIMIT = 10.0  # seconds until a launch has ended, and all that belongs to it
+MEETING = 0.5  # seconds that the ranks are together
 EDGE = 0.1  # seconds at the beginning and at the end that get a third of the moments each
 
 
@@ -56,7 +58,7 @@ def end_of_launch(kind: str, moment: float) -> str:
     try:
         try:
             timer.start()
-            assert launch(meet, 0.1, num_devices=2, timeout=timeout) == [0, 1]
+            assert launch(meet, MEETING, num_devices=2, timeout=timeout) == [0, 1]
         finally:
             timer.join()
     except KeyboardInterrupt:
@@ -80,9 +82,11 @@ CAUSES = {
 def test_a_launch_that_is_disturbed_at_any_moment_ends_and_names_the_cause(kind, capsys):
     random.seed(0)
     start = time.monotonic()
-    launch(meet, 0.1, num_devices=2)
+    launch(meet, MEETING, num_devices=2)
     whole, before, ends = time.monotonic() - start, state_of_this_process(), []
-    for moment in moments(25, whole):
+    # All may come too late, if launches have become quicker: then go on until one does not.
+    later = (random.uniform(0, whole) for _ in iter(lambda: CAUSES[kind] in ends, True))
+    for moment in chain(moments(25, whole), later):
         start = time.monotonic()
         ends.append(end_of_launch(kind, max(moment, 1e-3)))
         assert time.monotonic() - start < moment + LIMIT, (kind, moment, ends[-1])
@@ -90,7 +94,6 @@ def test_a_launch_that_is_disturbed_at_any_moment_ends_and_names_the_cause(kind,
         wait_until(lambda: state_of_this_process() == before)
     with capsys.disabled():
         print(f"\n{kind}:", {end: ends.count(end) for end in sorted(set(ends))})
-    assert CAUSES[kind] in ends
 
 
 CALLER = """
