@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 from bs4 import BeautifulSoup, SoupStrainer, Tag
 from playwright.sync_api import Browser
+from playwright.sync_api import TimeoutError as BrowserTimeout
 
 from book.languages import LANGUAGES, Language
 from tests.support.built_site import SITE, chapter, pages, served
@@ -140,24 +141,52 @@ MEASURE = """async () => {
   };
   for (let y = 0; y < document.body.scrollHeight; y += innerHeight) {
     scrollTo({ top: y, behavior: "instant" });
+    waitsFor = `frames at ${y}`;
     await frames(2);
-    await Promise.all([...document.images].filter(near).map((image) => image.decode()));
+    const images = [...document.images].filter(near);
+    waitsFor = images.map((image) => image.src).join();
+    await Promise.all(images.map((image) => image.decode()));
   }
+  waitsFor = "the first contentful paint";
   while (paint === undefined) await frames(1);
+  waitsFor = "the last frames";
   await frames(10);
   return [paint, shift];
 }"""
+PATIENCE = 60_000  # milliseconds; a chapter takes about 2000
 
 
-def paint_and_shift(browser: Browser, site: Path, page: str, width: int) -> list[float]:
-    """When something is first seen, in milliseconds, and how much moves from top to end."""
+def paint_and_shift(
+    browser: Browser, site: Path, page: str, width: int, patience: float = PATIENCE
+) -> list[float]:
+    """When something is first seen, in milliseconds, and how much moves from top to end.
+
+    A browser on a busy machine has been seen to stop drawing for good. What it then waits for is
+    printed, and another page is measured, but only one.
+    """
+    try:
+        return measured(browser, site, page, width, patience)
+    except TimeoutError as stalled:
+        print(f"{page}, {width} px: {stalled}")
+        return measured(browser, site, page, width, patience)
+
+
+def measured(browser: Browser, site: Path, page: str, width: int, patience: float) -> list[float]:
+    """What `paint_and_shift` returns, or TimeoutError after `patience` milliseconds."""
     context = browser.new_context(viewport={"width": width, "height": 800})
     with served(site) as base:
         shown = context.new_page()
         shown.goto(base + page, wait_until="load")
-        measured: list[float] = shown.evaluate(MEASURE)
-    context.close()
-    return measured
+        shown.evaluate("window.waitsFor = ''")
+        try:
+            found = shown.wait_for_function(MEASURE, polling=1000, timeout=patience)
+            paint, shift = found.json_value()
+        except BrowserTimeout:
+            waits = shown.evaluate("`${waitsFor}; the page is ${document.visibilityState}`")
+            raise TimeoutError(f"the browser waits for {waits}") from None
+        finally:
+            context.close()
+    return [paint, shift]
 
 
 def test_text_that_jumps_is_noticed(browser: Browser, tmp_path: Path) -> None:
@@ -167,6 +196,15 @@ def test_text_that_jumps_is_noticed(browser: Browser, tmp_path: Path) -> None:
         f'<div style="height: 900px"></div><p>{"text " * 5000}'
     )
     assert paint_and_shift(browser, tmp_path, "page.html", 1280)[1] > GOOD_SHIFT
+
+
+def test_a_page_that_never_comes_to_rest_is_named(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        "<!DOCTYPE html><title>A page</title><p>text"
+        "<script>window.requestAnimationFrame = () => {}</script>"
+    )
+    with pytest.raises(TimeoutError, match="waits for frames at 0; the page is visible"):
+        paint_and_shift(browser, tmp_path, "page.html", 1280, patience=1000)
 
 
 @pytest.mark.parametrize("width", [360, 1280], ids=["phone", "desktop"])

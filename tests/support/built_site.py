@@ -56,11 +56,12 @@ def soup(path: Path) -> BeautifulSoup:
 
 def load_everything(page: Page) -> None:
     """Load the images that wait until the reader comes near, and see that each can be shown."""
-    page.evaluate(
+    page.wait_for_function(  # evaluate() would wait for ever
         """() => Promise.all([...document.images].map((image) => {
           image.loading = "eager";
           return image.decode().catch(() => console.error(`cannot show ${image.src}`));
-        }))"""
+        }))""",
+        polling=1000,
     )
 
 

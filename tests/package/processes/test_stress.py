@@ -92,6 +92,7 @@ def test_a_launch_that_is_disturbed_at_any_moment_ends_and_names_the_cause(kind,
         assert time.monotonic() - start < moment + LIMIT, (kind, moment, ends[-1])
         assert ends[-1] in {CAUSES[kind], "returned"}, (moment, ends[-1])
         wait_until(lambda: state_of_this_process() == before)
+    assert CAUSES[kind] in ends
     with capsys.disabled():
         print(f"\n{kind}:", {end: ends.count(end) for end in sorted(set(ends))})
 
