@@ -11,7 +11,7 @@ from benchmarks import published
 from benchmarks.pairs import Arms, compare
 from d2l_mgpu import LeNet, evaluate_accuracy_gpus, lenet_params, load_data_fashion_mnist
 from d2l_mgpu.data import DeviceBatches, Images
-from d2l_mgpu.fast import FastNet, FastStep
+from d2l_mgpu.fast import Compiled, FastNet, FastStep
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CPU = torch.device("cpu")
@@ -101,7 +101,7 @@ def arms(num_images: int) -> Arms:
         "data": train.name,
         "threads": torch.get_num_threads(),
         "bf16": fast.bf16,
-        "compiled": fast.compiled_for is not None,
+        "compiled": isinstance(fast.compiled, Compiled) and fast.compiled.failure is None,
         f"accuracy after {len(RATES)} epochs": [round(value, 4) for value in reached],
     }
     return Arms(theirs, ours, facts)

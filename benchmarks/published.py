@@ -68,7 +68,7 @@ def allreduce(data: Sequence[Tensor]) -> None:
 def split_batch(
     X: Tensor, y: Tensor, devices: Sequence[torch.device]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """One shard per device; torch's own `scatter` knows no CPU (erratum 10)."""
+    """One shard per device; torch's own `scatter` knows no CPU (erratum 13)."""
     assert X.shape[0] == y.shape[0]
     shards = zip(X.tensor_split(len(devices)), y.tensor_split(len(devices)), devices, strict=True)
     X_shards, y_shards = zip(*((X_.to(d), y_.to(d)) for X_, y_, d in shards), strict=True)

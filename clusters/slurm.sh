@@ -3,7 +3,7 @@
 #
 #     sbatch clusters/slurm.sh --epochs=100 --batch-size=4096
 #
-# What stands after the file are options of d2l_mgpu.train. Options of sbatch stand before it, and
+# Options of d2l_mgpu.train stand after the file. Options of sbatch stand before it, and
 # replace those below: sbatch --nodes=2 clusters/slurm.sh
 
 #SBATCH --nodes=4
@@ -15,12 +15,13 @@
 #SBATCH --requeue               # Slurm itself starts the job again when a node fails
 #SBATCH --open-mode=append      # one file for the output of all starts
 
-processes=${SLURM_GPUS_ON_NODE:-1}                            # on each node, one for each GPU
+processes=${SLURM_GPUS_ON_NODE:-1}   # on each node, one for each GPU
 export OMP_NUM_THREADS=$((SLURM_CPUS_PER_TASK / processes))   # torchrun would choose 1
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=100                     # seconds to save; less than the 120
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=100   # seconds to save; less than the 120
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 
-# SIGTERM to all that srun has started, but not to this script. (A SIGTERM to srun kills at once.)
+# SIGTERM to all that srun has started, but not to this script. (A SIGTERM to srun kills
+# at once.)
 trap 'time_is_up=yes; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 \
@@ -34,8 +35,8 @@ code=$?
 if [[ $time_is_up ]]; then
     wait "$training"            # until it has saved
     code=$?
-    if ((code != 0)); then      # there is more to do; 0 means that the last step was taken
+    if ((code != 0)); then      # there is more to do; 0: the last step was taken
         scontrol requeue "$SLURM_JOB_ID"
     fi
 fi
-exit "$code"                    # a failure that nobody asked for is not repeated
+exit "$code"                    # any other failure is not repeated

@@ -1,34 +1,37 @@
 """Multi-GPU training that equals one device, on whatever devices there are.
 
-What a chapter shows stands in a module here; what it uses without showing has a folder. A name in
-the last column stands for a file `test_<name>.py` below `tests/package/`. What checks a chapter's
-exercises has the chapter's name: a module of `exercises`, and `test_exercises_<chapter>.py`.
+What a chapter shows stands in a module here; what it uses without showing has a folder.
+A name in the last column stands for a file `test_<name>.py` below `tests/package/`.
+What checks a chapter's exercises has the chapter's name: a module of `exercises`, and
+`test_exercises_<chapter>.py`.
 
-====================== =================================== ====================================
-chapter                modules                             tests
-====================== =================================== ====================================
-devices-and-data       devices, pretended, data            devices, pretended, images,
-                                                           fashion_mnist, real_images, garments
-multiple-gpus          models, scratch, proofs             models, scratch, proofs
-multiple-gpus-concise  concise, collectives, batch_norm    concise, collectives, batch_norm,
-                                                           real_input
-processes              sampling, accumulation,             sampling, accumulation, launcher,
-                       processes, train                    launch_from, launch_ends, output,
-                                                           fork_server, threads, nodes, slurm,
-                                                           heartbeat, group, command, options,
-                                                           run, report, trainer, checkpoint,
-                                                           checksums, folder, faults
-allreduce              all_reduces, shared_memory          all_reduces, shared_memory
-overlap                buckets                             buckets
-splitting              splitting, traffic                  splitting, traffic
-fast                   fast, cuda_graphs                   fast, cuda_graphs
-all of them            arguments, exactness, history,      arguments, exactness, history,
-                       plotting, progress, exercises       plotting, progress, errata, package,
-                                                           cuda_only
-gluon/                 gluon                               gluon
-====================== =================================== ====================================
+====================== ============================= ===================================
+chapter                modules                       tests
+====================== ============================= ===================================
+devices-and-data       devices, pretended, data,     devices, pretended, images,
+                       hardware                      fashion_mnist, real_images,
+                                                     garments, hardware
+multiple-gpus          models, scratch, proofs       models, scratch, proofs
+multiple-gpus-concise  concise, collectives,         concise, collectives, batch_norm,
+                       batch_norm                    real_input, examples
+processes              sampling, accumulation,       sampling, accumulation, launcher,
+                       processes, train              launch_from, launch_ends, output,
+                                                     fork_server, threads, nodes, slurm,
+                                                     heartbeat, group, command, options,
+                                                     run, report, trainer, checkpoint,
+                                                     checksums, folder, faults
+allreduce              all_reduces, shared_memory    all_reduces, shared_memory
+overlap                buckets                       buckets
+splitting              splitting, traffic            splitting, traffic
+fast                   fast, cuda_graphs             fast, cuda_graphs
+all of them            arguments, exactness,         arguments, exactness, history,
+                       history, plotting, progress,  plotting, progress, errata,
+                       exercises                     package, cuda_only
+gluon/                 gluon                         gluon
+====================== ============================= ===================================
 
-Importing this needs torch and numpy only; what else a function needs it imports when called.
+Importing this needs torch and numpy only; what else a function needs it imports when
+called.
 """
 
 from d2l_mgpu import concise, scratch
@@ -44,7 +47,12 @@ from d2l_mgpu.all_reduces import (
 from d2l_mgpu.batch_norm import SyncBatchNorm, sync_batch_norm
 from d2l_mgpu.buckets import Bucket, Bucketed, fill_buckets
 from d2l_mgpu.collectives import all_reduce
-from d2l_mgpu.concise import evaluate_accuracy_gpus, init_weights, shard_loss, train_replica
+from d2l_mgpu.concise import (
+    evaluate_accuracy_gpus,
+    init_weights,
+    shard_loss,
+    train_replica,
+)
 from d2l_mgpu.data import (
     FASHION_MNIST_LABELS,
     DeviceBatches,
@@ -52,7 +60,9 @@ from d2l_mgpu.data import (
     load_data_fashion_mnist,
     on_device,
 )
-from d2l_mgpu.data import garments as garments  # by this name the origin of images is printed
+
+# by this name the origin of images is printed
+from d2l_mgpu.data import garments as garments
 from d2l_mgpu.devices import describe, get_devices, synchronize
 from d2l_mgpu.exactness import deterministic, without_tf32
 from d2l_mgpu.exercises import check

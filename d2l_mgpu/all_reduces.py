@@ -1,28 +1,33 @@
-"""Four ways to all-reduce between processes, to learn from; `collectives.all_reduce` is to be used.
+"""Four all-reduce algorithms between processes, to learn from; to use, take
+`collectives.all_reduce`.
 
-They are written with messages from one rank to another and nothing else. Each leaves the same
-bits on all ranks, because each sum is completed on one rank, and then copied. They differ in how
-many messages follow one another, if a rank has to do with one at a time, and in how many bytes the
-busiest rank sends; with k ranks and S bytes:
+They consist of messages from one rank to another and nothing else. Each leaves the same
+bits on all ranks, because each sum is completed on one rank and then copied. They
+differ in the number of rounds, if a rank handles one message at a time, and in the
+bytes that the busiest rank sends. With k ranks and N bytes:
 
-==================== =================== ============================= =====================
-function             rounds of messages  bytes that the busiest sends  source
-==================== =================== ============================= =====================
-all_reduce_at_root   2 (k - 1)           (k - 1) S
-all_reduce_tree      2 ceil(log2 k)      ceil(log2 k) S                Thakur et al. (2005)
-all_reduce_sharded   2 (k - 1)           2 (k - 1) / k S               Li et al. (2014)
-all_reduce_ring      2 (k - 1)           2 (k - 1) / k S               Patarasuk, Yuan (2009)
-==================== =================== ============================= =====================
+==================== =============== ===================== =======================
+function             rounds          bytes of the busiest  source
+==================== =============== ===================== =======================
+all_reduce_at_root   2 (k - 1)       (k - 1) N
+all_reduce_tree      2 ceil(log2 k)  ceil(log2 k) N        Thakur et al. (2005)
+all_reduce_sharded   2 (k - 1)       2 (k - 1) / k N       Li et al. (2014)
+all_reduce_ring      2 (k - 1)       2 (k - 1) / k N       Patarasuk, Yuan (2009)
+==================== =============== ===================== =======================
 
-The sharded one and the ring send equally much. But in the ring each rank hears from one neighbor
-only, while in the other all ranks write to one at the same time. And a large shard of the ring
-travels as several messages, so that the rounds overlap.
+The sharded algorithm and the ring send the same number of bytes. But in the ring each
+rank receives from one neighbor only, while in the other all ranks send to one rank at
+the same time. And a large shard of the ring is sent as several messages, which makes
+the rounds overlap.
 
-A tensor may have any shape, strides and device, and a dtype that gloo knows (int16 is none). What
-travels is the tensor itself where it is contiguous and on the CPU, and else a copy that is.
+A tensor may have any shape, strides and device, and a dtype that gloo knows (int16 is
+none). What is sent is the tensor itself if it is contiguous and on the CPU, otherwise a
+copy that is.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
 import torch.distributed as dist
@@ -37,7 +42,8 @@ class Sent:
     num_bytes: int = 0
 
     def isend(self, piece: Tensor, to: int) -> dist.Work | None:
-        """Start to send a contiguous `piece` to rank `to`; wait for the result before changing it.
+        """Start to send a contiguous `piece` to rank `to`; wait for the result before
+        changing it.
 
         An empty piece is not sent at all, and the receiver does not wait for it.
         """
@@ -49,8 +55,9 @@ class Sent:
 
 
 def irecv(piece: Tensor, source: int) -> dist.Work | None:
-    """Start to receive what rank `source` sends into a contiguous `piece`; wait for the result
-    before reading it. Messages of one rank arrive in the order in which it sends them."""
+    """Start to receive what rank `source` sends into a contiguous `piece`; wait for the
+    result before reading it. Messages of one rank arrive in the order in which it sends
+    them."""
     return dist.irecv(piece, source) if piece.numel() else None
 
 
@@ -68,55 +75,54 @@ def receive(piece: Tensor, source: int) -> None:
 
 @torch.no_grad()
 def all_reduce_at_root(tensor: Tensor, sent: Sent) -> None:
-    """Overwrite `tensor` with its sum over all ranks: rank 0 collects, sums, and sends it back."""
+    """Overwrite `tensor` with its sum over all ranks: rank 0 receives all terms, sums
+    them and sends the sum to the others."""
     rank, others = dist.get_rank(), range(1, dist.get_world_size())
-    travelling = tensor.cpu().contiguous()
+    total = tensor.cpu().contiguous()
     if rank == 0:
-        term = torch.empty_like(travelling)
+        term = torch.empty_like(total)
         for other in others:
             receive(term, other)
-            travelling += term
-        wait(*[sent.isend(travelling, other) for other in others])
+            total += term
+        wait(*[sent.isend(total, other) for other in others])
     else:
-        wait(sent.isend(travelling, 0))
-        receive(travelling, 0)
-    tensor.copy_(travelling)
+        wait(sent.isend(total, 0))
+        receive(total, 0)
+    tensor.copy_(total)
 
 
 @torch.no_grad()
 def all_reduce_tree(tensor: Tensor, sent: Sent) -> None:
-    """Overwrite `tensor` with its sum over all ranks: pairs sum, then pairs of pairs, and the
-    result returns the same way. Any number of ranks: who has no partner waits for the next round.
+    """Overwrite `tensor` with its sum over all ranks: pairs sum, then pairs of pairs,
+    and the sum returns along the same edges. A rank without a partner skips the round.
     """
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    travelling = tensor.cpu().contiguous()
-    term = torch.empty_like(travelling)
+    rank, k = dist.get_rank(), dist.get_world_size()
+    total = tensor.cpu().contiguous()
+    term = torch.empty_like(total)
     distance, children = 1, []
-    while distance < world_size and rank % (2 * distance) == 0:
-        if rank + distance < world_size:
+    while distance < k and rank % (2 * distance) == 0:
+        if rank + distance < k:
             receive(term, rank + distance)
-            travelling += term
+            total += term
             children.append(rank + distance)
         distance *= 2
     if rank > 0:
-        wait(sent.isend(travelling, rank - distance))
-        receive(travelling, rank - distance)
-    wait(*[sent.isend(travelling, child) for child in reversed(children)])
-    tensor.copy_(travelling)
+        wait(sent.isend(total, rank - distance))
+        receive(total, rank - distance)
+    wait(*[sent.isend(total, child) for child in reversed(children)])
+    tensor.copy_(total)
 
 
 @torch.no_grad()
 def all_reduce_sharded(tensor: Tensor, sent: Sent) -> None:
-    """Overwrite `tensor` with its sum over all ranks: each rank sums one shard for all of them.
-
-    This is a parameter server on every rank.
-    """
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    shards = list(tensor.cpu().contiguous().view(-1).tensor_split(world_size))
-    others = [(rank + i) % world_size for i in range(1, world_size)]  # not all to rank 0 first
+    """Overwrite `tensor` with its sum over all ranks: each rank is the root of one
+    shard."""
+    rank, k = dist.get_rank(), dist.get_world_size()
+    shards = list(tensor.cpu().contiguous().view(-1).tensor_split(k))
+    others = [(rank + i) % k for i in range(1, k)]  # not all to rank 0 first
     posted = [sent.isend(shards[other], other) for other in others]
     total, term = shards[rank].clone(), torch.empty_like(shards[rank])
-    for source in range(world_size):
+    for source in range(k):
         if source != rank:
             receive(term, source)
             total += term
@@ -129,40 +135,41 @@ def all_reduce_sharded(tensor: Tensor, sent: Sent) -> None:
     tensor.copy_(torch.cat(shards).view_as(tensor))
 
 
+def ring_rounds(shards: Sequence[Tensor], sent: Sent) -> Iterator[None]:
+    """A ring all-reduce of the shards, one per rank and the first the longest. Each
+    round starts its two messages and yields; the next call waits for what arrives.
+    """
+    rank, k = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % k, (rank + 1) % k
+    term, posted = torch.empty_like(shards[0]), []
+    for i in range(2 * (k - 1)):
+        outgoing, incoming = shards[(rank - i) % k], shards[(rank - i - 1) % k]
+        summing = i < k - 1
+        place = term[: len(incoming)] if summing else incoming
+        expected = irecv(place, left)
+        posted.append(sent.isend(outgoing, right))
+        yield
+        wait(expected)
+        if summing:
+            incoming += place
+    wait(*posted)
+
+
 @torch.no_grad()
 def all_reduce_ring(tensor: Tensor, sent: Sent, segment_bytes: int = 2**20) -> None:
-    """Overwrite `tensor` with its sum over all ranks, which stand in a ring and only write to the
-    right: each shard goes around once to be summed, and once more to be copied.
-
-    A shard travels in segments of at most `segment_bytes`, so that one is summed while the next
-    is on its way.
+    """Overwrite `tensor` with its sum over all ranks, which form a ring. Each shard is
+    cut into segments of at most `segment_bytes`: while one is summed, others are on
+    their way.
     """
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    if world_size == 1:
-        return
-    left, right = (rank - 1) % world_size, (rank + 1) % world_size
-    travelling = tensor.cpu().contiguous()
-    shards = travelling.view(-1).tensor_split(world_size)
-    segment_numel = max(1, segment_bytes // tensor.element_size())
-    n = max(1, -(-shards[0].numel() // segment_numel))  # segments of each shard
-    order = [shards[(rank - i) % world_size] for i in range(2 * world_size - 1)]  # twice around
-    own, *others = [shard.tensor_split(n) for shard in order]
-    arriving = [segment for shard in others for segment in shard]
-    num_sums = (world_size - 1) * n  # these arrive to be summed, the others to be copied
-    terms = [torch.empty_like(segment) for segment in shards[0].tensor_split(n)]
-    places = [terms[i % n][: segment.numel()] for i, segment in enumerate(arriving[:num_sums])]
-    places += arriving[num_sums:]
-    expected = [irecv(place, left) for place in places[:n]]
-    posted = [sent.isend(segment, right) for segment in own]
-    for i, segment in enumerate(arriving):
-        wait(expected[i])
-        if i < num_sums:
-            segment += places[i]
-        if i + n < len(arriving):  # all but the last shard go on to the next rank
-            expected.append(irecv(places[i + n], left))
-            posted.append(sent.isend(segment, right))
-    wait(*posted)
-    tensor.copy_(travelling)
+    whole = tensor.cpu().contiguous()
+    shards = whole.view(-1).tensor_split(dist.get_world_size())
+    numel = max(1, segment_bytes // tensor.element_size())  # of a segment, at most
+    n = max(1, -(-len(shards[0]) // numel))  # segments of each shard
+    columns = zip(*[shard.tensor_split(n) for shard in shards], strict=True)
+    rings = [ring_rounds(column, sent) for column in columns]
+    for _ in zip_longest(*rings):  # the rings take turns, one round each
+        pass
+    tensor.copy_(whole)
 
 
 ALL_REDUCES = {
@@ -171,4 +178,4 @@ ALL_REDUCES = {
     "sharded": all_reduce_sharded,
     "ring": all_reduce_ring,
 }
-"""The four ways by name; each takes a tensor, and a `Sent` in which it counts."""
+"""The four algorithms by name; each takes a tensor, and a `Sent` in which it counts."""

@@ -1,4 +1,5 @@
-"""BatchNorm with the statistics of the whole batch, whose examples lie on several ranks.
+"""BatchNorm with the statistics of the whole batch, whose examples lie on several
+ranks.
 
 `torch.nn.SyncBatchNorm` is the same for GPUs, and faster there; this one runs anywhere.
 """
@@ -15,9 +16,11 @@ from d2l_mgpu.processes.joining import this_rank
 
 
 class SumOverRanks(torch.autograd.Function):
-    """The sum of a tensor over all ranks, on each of them, as an operation with a gradient.
+    """The sum of a tensor over all ranks, on each of them, as an operation with a
+    gradient.
 
-    What a rank adds enters the loss of *every* rank. So its gradient is a sum over ranks, too.
+    What a rank adds enters the loss of *every* rank. So its gradient is a sum over
+    ranks, too.
     """
 
     @staticmethod
@@ -32,18 +35,20 @@ class SumOverRanks(torch.autograd.Function):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """BatchNorm of inputs (n, channels, ...) that counts the values of all ranks alike.
+    """BatchNorm of inputs (n, channels, ...) with the statistics of all ranks' values.
 
-    n may differ between ranks, and be 0. In training mode all ranks have to call it, and their
-    backward passes meet as well. In evaluation mode, and with one process, it is plain BatchNorm.
-    Raises ValueError for another shape, and if a channel has fewer than two values on all ranks.
+    n may differ between ranks, and be 0. In training mode all ranks have to call it,
+    and to run backward, which is a collective too. In evaluation mode, and with one
+    process, it is plain BatchNorm. Raises ValueError for another shape, and if a
+    channel has fewer than two values on all ranks.
     """
 
     def forward(self, X: Tensor) -> Tensor:
         if not self.training or this_rank()[1] == 1:
             return super().forward(X)
         self._check_input_dim(X)
-        x = X.movedim(1, -1).to(torch.promote_types(X.dtype, torch.float32))  # half is too coarse
+        # half is too coarse
+        x = X.movedim(1, -1).to(torch.promote_types(X.dtype, torch.float32))
         mean, var, count = self.statistics(x)
         if self.track_running_stats:
             self.update_running(mean, var * count / (count - 1))
@@ -53,29 +58,33 @@ class SyncBatchNorm(_BatchNorm):
         return Y.to(X.dtype).movedim(-1, 1)
 
     def statistics(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and variance of each channel of x (n, ..., channels) over all ranks, each of shape
-        (channels,), and how many values of it there are.
+        """Mean and variance of each channel of x (n, ..., channels) over all ranks,
+        each of shape (channels,), and how many values of it there are.
 
-        Two all-reduces: with the squares in the first one, the variance would be a small difference
-        of large numbers wherever the mean is large, and lose digits.
+        Two all-reduces: with the squares in the first one, the variance would be a
+        small difference of large numbers wherever the mean is large, and lose digits.
         """
         x = x.flatten(0, -2)  # (values, channels)
         totals = SumOverRanks.apply(torch.cat([x.sum(dim=0), x.new_tensor([len(x)])]))
         mean, count = totals[:-1] / totals[-1], totals[-1]
-        if len(x) < 2 and count < 2:  # on a GPU, reading the count waits: only where it may matter
+        # On a GPU, reading the count waits, so only where it may matter.
+        if len(x) < 2 and count < 2:
             raise ValueError(
-                f"BatchNorm needs two values a channel to train, but all ranks have {int(count)}."
+                "BatchNorm needs two values a channel to train, but all ranks have "
+                f"{int(count)}."
             )
         var = SumOverRanks.apply(((x - mean) ** 2).sum(dim=0)) / count
         return mean, var, count
 
     @torch.no_grad()
     def update_running(self, mean: Tensor, var: Tensor) -> None:
-        """Let the running statistics move towards `mean` and `var`, by BatchNorm's rules."""
+        """Move the running statistics towards `mean` and `var`, as BatchNorm does."""
         assert self.num_batches_tracked is not None
         assert self.running_mean is not None and self.running_var is not None
         self.num_batches_tracked += 1
-        rate = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+        rate = self.momentum
+        if rate is None:  # then the plain mean over all batches
+            rate = 1 / int(self.num_batches_tracked)
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
         self.running_var.lerp_(var.to(self.running_var.dtype), rate)
 
@@ -90,14 +99,16 @@ class SyncBatchNorm(_BatchNorm):
 def sync_batch_norm(net: nn.Module) -> nn.Module:
     """Turn every BatchNorm in `net` into a SyncBatchNorm, in place; return `net`.
 
-    Parameters, statistics and modes stay what they are, so a `state_dict` of before still fits.
-    Raises ValueError for a lazy layer, which does not know its number of channels yet.
+    Parameters, statistics and modes stay what they are, so a `state_dict` of before
+    still fits. Raises ValueError for a lazy layer, which does not know its number of
+    channels yet.
     """
     for name, module in net.named_modules():
         if isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
             if isinstance(module, LazyModuleMixin):
                 raise ValueError(
-                    f"The layer {name!r} is lazy: let the network see an example before."
+                    f"The layer {name!r} is lazy: let the network see an example "
+                    "before."
                 )
             module.__class__ = SyncBatchNorm  # the same layer, with another forward
     return net

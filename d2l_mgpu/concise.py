@@ -1,9 +1,10 @@
-"""Data parallelism concisely: any network, one process per device, DistributedDataParallel.
+"""Data parallelism concisely: any network, one process per device,
+DistributedDataParallel.
 
-`DistributedDataParallel` (DDP) averages gradients over processes while backward still runs (Li et
-al., 2020). This module adds what makes k processes equal one device: the same batches cut as in
-`scratch`, losses weighted so that unequal shards count right, and an evaluation that counts each
-example once.
+`DistributedDataParallel` (DDP) averages gradients over processes while backward still
+runs (Li et al., 2020). This module adds what makes k processes equal one device: the
+same batches cut as in `scratch`, losses weighted so that unequal shards count right,
+and an evaluation that counts each example once.
 """
 
 import copy
@@ -29,7 +30,8 @@ from d2l_mgpu.scratch import split_batch
 
 @contextmanager
 def evaluation_mode(nets: Sequence[nn.Module]) -> Iterator[None]:
-    """Inside, `nets` are in evaluation mode; afterwards each of their modules is as it was."""
+    """Inside, `nets` are in evaluation mode; afterwards each of their modules is as it
+    was."""
     training = [module for net in nets for module in net.modules() if module.training]
     try:
         for net in nets:
@@ -49,13 +51,14 @@ def all_written(net: nn.Module) -> Iterator[None]:
     before = copy.deepcopy(net.state_dict())
     try:
         for p in filter(torch.is_floating_point, net.parameters()):
-            p.fill_(torch.nan)  # stays, unless somebody writes
+            p.fill_(torch.nan)  # stays, unless it is written
         yield
         for name, p in net.named_parameters():
             if p.isnan().any():
                 raise ValueError(
-                    f"No layer starts the parameter {name!r} afresh: give a module that contains "
-                    "it a method reset_parameters, which writes its first values."
+                    f"No layer initializes the parameter {name!r}: give a module that "
+                    "contains it a method reset_parameters, which writes its first "
+                    "values."
                 )
     except BaseException:
         net.load_state_dict(before)
@@ -64,11 +67,12 @@ def all_written(net: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) -> None:
-    """Start `net` afresh: weights of dense and convolution layers from N(0, std^2), biases 0; all
-    other layers, BatchNorm and its statistics among them, by their `reset_parameters`.
+    """Initialize all of `net`: weights of dense and convolution layers from N(0,
+    std^2), biases 0; other layers, BatchNorm included, by their `reset_parameters`.
 
-    `X` is an example batch: lazy layers have no weights to draw before they have seen data. Raises
-    ValueError, and leaves `net` as it was, if there is a parameter that no layer starts afresh.
+    `X` is an example batch: lazy layers have no weights to draw before they have seen
+    data. Raises ValueError, and leaves `net` as it was, if there is a parameter that no
+    layer initializes.
     """
     std = not_negative("std", std)
     with evaluation_mode([net]):
@@ -82,28 +86,33 @@ def init_weights(net: nn.Module, X: Tensor, std: float = 0.01, seed: int = 0) ->
                     module.bias.zero_()
             elif callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
-            elif isinstance(module, nn.MultiheadAttention):  # its method has another name
-                module._reset_parameters()
+            elif isinstance(module, nn.MultiheadAttention):
+                module._reset_parameters()  # its method has another name
 
 
 def count_right(logits: Tensor, y: Tensor) -> Tensor:
-    """Count the examples whose label in `y` (n,) has the largest of its `logits` (n, classes)."""
+    """Count the examples whose label in `y` (n,) has the largest of its `logits` (n,
+    classes)."""
     if logits.dim() != 2:
         raise ValueError(
-            f"net must return logits of shape (n, classes), but they are {tuple(logits.shape)}."
+            "net must return logits of shape (n, classes), but they are "
+            f"{tuple(logits.shape)}."
         )
     return (logits.argmax(dim=1) == y).sum()
 
 
 @torch.no_grad()
 def evaluate_accuracy_gpus(
-    net: nn.Module | Sequence[nn.Module], data_iter: DataIter, split_f: Callable = split_batch
+    net: nn.Module | Sequence[nn.Module],
+    data_iter: DataIter,
+    split_f: Callable = split_batch,
 ) -> float:
-    """Return the fraction of examples predicted right, every replica doing its own shard.
+    """Return the fraction of examples predicted right; each replica takes its shard.
 
-    `net` is a module, a list with one replica per device, or (inside `launch`) a DDP module
-    with its other replicas in the other processes. However a batch divides, an example counts once.
-    `split_f(X, y, devices)` returns what `split_batch` does; labels have the shape (n,).
+    `net` is a module, a list with one replica per device, or (inside `launch`) a DDP
+    module with its other replicas in the other processes. However a batch divides, an
+    example counts once. `split_f(X, y, devices)` returns what `split_batch` does;
+    labels have the shape (n,).
     """
     replicas = [net] if isinstance(net, nn.Module) else list(net)
     devices = [device_of(replica) for replica in replicas]
@@ -119,7 +128,9 @@ def evaluate_accuracy_gpus(
             shards = list(zip(replicas, X_shards[ours], y_shards[ours], strict=True))
             right = [count_right(replica(X_), y_) for replica, X_, y_ in shards]
             seen = sum(len(y_) for _, _, y_ in shards)
-            counts += torch.tensor([sum(int(n) for n in right), seen], device=counts.device)
+            counts += torch.tensor(
+                [sum(int(n) for n in right), seen], device=counts.device
+            )
     if num_shards > len(replicas):
         all_reduce(counts)
     right_answers, examples = counts.tolist()
@@ -127,13 +138,16 @@ def evaluate_accuracy_gpus(
 
 
 def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Tensor:
-    """Return the loss of this process's shard, so that the *average* over processes, which is
-    what DDP takes of the gradients, is the mean over the whole batch.
+    """Return the loss of this process's shard, scaled: its *average* over processes,
+    which DDP takes of the gradients, is the mean over the whole batch.
 
-    Labels have the shape (n,), and none is left out: ValueError for negative ones such as -100.
+    Labels have the shape (n,), and none is left out: ValueError for negative ones such
+    as -100.
     """
     if (y < 0).any():
-        raise ValueError(f"A label is {int(y.min())}, but each example needs a class, 0 or more.")
+        raise ValueError(
+            f"A label is {int(y.min())}, but each example needs a class, 0 or more."
+        )
     rank, world_size = this_rank()
     X_shards, y_shards = split_batch(X, y, [X.device] * world_size)
     X_shard, y_shard = X_shards[rank].to(device), y_shards[rank].to(device)
@@ -142,12 +156,14 @@ def shard_loss(net: nn.Module, X: Tensor, y: Tensor, device: torch.device) -> Te
 
 
 def check_all_used(net: nn.Module) -> None:
-    """Raise ValueError if a parameter to train has no gradient: DDP waits for all of them."""
+    """Raise ValueError if a parameter to train has no gradient: DDP waits for all of
+    them."""
     for name, p in net.named_parameters():
         if p.requires_grad and p.grad is None:
             raise ValueError(
-                f"The parameter {name!r} was not used in this step, which works on one device only:"
-                " use it in every forward pass, or freeze it with requires_grad_(False)."
+                f"The parameter {name!r} was not used in this step, which works on one "
+                "device only: use it in every forward pass, or freeze it with "
+                "requires_grad_(False)."
             )
 
 
@@ -160,14 +176,15 @@ def train_replica(
     seed: int,
     watched: bool = False,
 ) -> tuple[list[Epoch], dict[str, Tensor]]:
-    """Train the replica of this process on its shard of every batch; what each rank runs.
+    """What each rank runs: train its replica on its shard of every batch.
 
-    Returns the history, equal on all ranks, and the trained weights, on the CPU. If somebody has
-    `watched` the caller, rank 0 prints a line after each epoch.
+    Returns the history, equal on all ranks, and the trained weights, on the CPU. If
+    the caller is `watched`, rank 0 prints a line after each epoch.
     """
     rank, world_size = this_rank()
     device = rank_device()
-    torch.manual_seed(seed + rank)  # dropout masks differ between replicas, weights do not
+    # dropout masks differ between replicas, weights do not
+    torch.manual_seed(seed + rank)
     net.to(device)
     replica = DistributedDataParallel(net) if world_size > 1 else net
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
@@ -211,10 +228,10 @@ def train(
 ) -> list[Epoch]:
     """Train `net` from fresh weights on `num_gpus` devices; leave the result in `net`.
 
-    `batch_size` is the total over all devices. Runs with the same seed start from the same
-    weights and see the same batches, whatever the number of devices. `load_data(batch_size)`
-    returns the training and the test batches, each in a list, a DataLoader or the like, over which
-    every epoch can loop anew; `std` is the spread of the first weights, see `init_weights`.
+    `batch_size` is the total over all devices. Runs with the same seed start from the
+    same weights and see the same batches, whatever the number of devices.
+    `load_data(batch_size)` returns training and test batches, each in a list, a
+    DataLoader or the like, for several loops; for `std` see `init_weights`.
     """
     check_epochs(num_epochs)
     lr, devices = not_negative("lr", lr), get_devices(num_gpus)
@@ -224,10 +241,13 @@ def train(
     init_weights(net, next(batches_of(train_iter))[0], std, seed)
     arguments = (net, train_iter, test_iter, lr, num_epochs, seed)
     if num_gpus == 1:
-        with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
+        # leave the caller's random numbers alone
+        with torch.random.fork_rng(devices=[]):
             history, weights = train_replica(*arguments)
     else:
-        history, weights = launch(train_replica, *arguments, is_watched(), num_devices=num_gpus)[0]
+        history, weights = launch(
+            train_replica, *arguments, is_watched(), num_devices=num_gpus
+        )[0]
     net.load_state_dict(weights)
     net.to(devices[0]).train()
     print(summary(history, describe(devices)))

@@ -1,4 +1,5 @@
-"""CUDA graphs: work on a GPU that is recorded once, and launched as a whole from then on."""
+"""CUDA graphs: work on a GPU that is recorded once, and launched as a whole from then
+on."""
 
 import gc
 from collections import Counter
@@ -9,19 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-WARM_UP = 3  # steps before a CUDA graph is captured: libraries choose and load kernels in them
+# steps before a CUDA graph is captured: libraries choose and load kernels in them
+WARM_UP = 3
 
 
 class CudaGraphed:
-    """`fn(X, y, *numbers)`, which on a GPU is recorded as a CUDA graph once and then replayed.
+    """`fn(X, y, *numbers)`, recorded on a GPU as a CUDA graph once, and then replayed.
 
-    `fn` returns one tensor, and may leave gradients in `params`. Each shape, and each choice of
-    `numbers`, has a graph of its own; the first calls are the warm-up that recording needs, and
-    count like all others. A replay repeats every number that Python saw in the recording, such as
-    a learning rate: what changes has to be in tensors.
+    `fn` returns one tensor, and may leave gradients in `params`. Each shape, and each
+    choice of `numbers`, has a graph of its own; the first calls are the warm-up that
+    recording needs, and count like all others. A replay repeats every number that
+    Python saw in the recording, such as a learning rate: what changes has to be in
+    tensors.
     """
 
-    def __init__(self, fn: Callable[..., Tensor], params: Iterable[nn.Parameter]) -> None:
+    def __init__(
+        self, fn: Callable[..., Tensor], params: Iterable[nn.Parameter]
+    ) -> None:
         self.fn, self.params = fn, [p for p in params if p.requires_grad]
         self.calls: Counter[Any] = Counter()
         self.graphs: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {}
@@ -38,23 +43,25 @@ class CudaGraphed:
             return self.graphs[key](X, y)
 
     def forget(self, *_: object) -> None:
-        """Begin again, where the tensors that the graphs read and write have been replaced."""
+        """Start again: the tensors that the graphs use have been replaced."""
         self.calls.clear()
         self.graphs.clear()
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """Inside, work is queued on a stream of its own, as recording wants it."""
+        """Inside, work is queued on a stream of its own, as a recording needs it."""
         here, stream = torch.cuda.current_stream(), torch.cuda.Stream()
         stream.wait_stream(here)
         with torch.cuda.stream(stream):
             yield
         here.wait_stream(stream)
 
-    def _record(self, X: Tensor, y: Tensor, *numbers: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def _record(
+        self, X: Tensor, y: Tensor, *numbers: float
+    ) -> Callable[[Tensor, Tensor], Tensor]:
         static_X, static_y, graph = X.clone(), y.clone(), torch.cuda.CUDAGraph()
         for p in self.params:
-            p.grad = None  # so that backward, when replayed, writes gradients and does not add
+            p.grad = None  # then backward, when replayed, writes it and does not add
         gc.collect()  # an old graph that is freed during a recording would spoil it
         with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
             result = self.fn(static_X, static_y, *numbers)
@@ -65,7 +72,7 @@ class CudaGraphed:
             static_y.copy_(y)
             graph.replay()
             for p, gradient in zip(self.params, gradients, strict=True):
-                p.grad = gradient  # zero_grad has taken it away; the graph still writes there
+                p.grad = gradient  # zero_grad has removed it; the graph writes there
             return result.clone()  # the next replay overwrites it
 
         return replay

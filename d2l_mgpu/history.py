@@ -9,9 +9,10 @@ from d2l_mgpu.arguments import integer
 class Epoch:
     """One epoch of training.
 
-    `number` counts from 1; `loss` is the mean training loss an example while the weights were
-    changing; `accuracy` is the fraction of test examples predicted right after the epoch;
-    `seconds` is the time spent on training steps, evaluation not included.
+    `number` counts from 1; `loss` is the mean training loss an example while the
+    weights were changing; `accuracy` is the fraction of test examples predicted right
+    after the epoch; `seconds` is the time spent on training steps, evaluation not
+    included.
     """
 
     number: int
@@ -21,8 +22,8 @@ class Epoch:
 
     def __str__(self) -> str:
         return (
-            f"epoch {self.number}: loss {self.loss:.3f}, test accuracy {self.accuracy:.3f}, "
-            f"{self.seconds:.1f} s"
+            f"epoch {self.number}: loss {self.loss:.3f}, test accuracy "
+            f"{self.accuracy:.3f}, {self.seconds:.1f} s"
         )
 
 
@@ -32,6 +33,9 @@ def check_epochs(num_epochs: int) -> None:
 
 
 def summary(history: list[Epoch], where: str) -> str:
-    """The line that ends a training run: last accuracy, median seconds an epoch, and devices."""
+    """The line that ends a training run: last accuracy, median seconds an epoch, and
+    devices."""
     seconds = sorted(epoch.seconds for epoch in history)[len(history) // 2]
-    return f"test accuracy {history[-1].accuracy:.3f}, {seconds:.1f} s an epoch on {where}"
+    return (
+        f"test accuracy {history[-1].accuracy:.3f}, {seconds:.1f} s an epoch on {where}"
+    )

@@ -1,16 +1,18 @@
 """Devices that are pretended: their tensors hold real numbers, and refuse to be mixed.
 
-Where there is no GPU, replicas share the CPU, and nobody notices a tensor that was left behind on
-another device: there is no other. A pretended tensor computes on the CPU, runs autograd, and knows
-the device that it was put on. An operation on tensors of two devices raises the error that CUDA
-would raise; what was copied by `to`, `copy_` or the like may cross.
+Where there is no GPU, replicas share the CPU, and nobody notices a tensor that was left
+behind on another device: there is no other. A pretended tensor computes on the CPU,
+runs autograd, and knows the device that it was put on. An operation on tensors of two
+devices raises the error that CUDA would raise; what was copied by `to`, `copy_` or the
+like may cross.
 
-How it works: PyTorch hands every operation, those of backward included, to `_Placing`, a dispatch
-mode (`torch.utils._python_dispatch`), which looks at the devices, computes on the CPU, and puts the
-device's name on what comes out. The name is `lazy`, because PyTorch knows that kind of device and
-nothing here uses it.
+How it works: PyTorch hands every operation, those of backward included, to `_Placing`,
+a dispatch mode (`torch.utils._python_dispatch`), which looks at the devices, computes
+on the CPU, and puts the device's name on what comes out. The name is `lazy`, because
+PyTorch knows that kind of device and nothing here uses it.
 
-What it cannot see: streams and other things that happen late, the memory of a device, and NCCL.
+What it cannot see: streams and other things that happen late, the memory of a device,
+and NCCL.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,16 +30,20 @@ from d2l_mgpu.arguments import integer
 CPU = torch.device("cpu")
 KIND = "lazy"
 aten = torch.ops.aten
-MOVES = {aten._to_copy.default, aten.copy_.default}  # what may take numbers from device to device
-SELECTS = {aten.index.Tensor, aten.index_put_.default}  # what a tensor on the CPU may choose
+# what may take numbers from device to device
+MOVES = {aten._to_copy.default, aten.copy_.default}
+# what a tensor on the CPU may choose
+SELECTS = {aten.index.Tensor, aten.index_put_.default}
 JOINS = {aten.cat.default, aten.stack.default}
 READS = {aten._local_scalar_dense.default}  # item, bool, int and float end here
 
 
 class PretendedDevices(list[torch.device]):
-    """The devices, `lazy:0` and so on, and how often numbers were read from one of them.
+    """The devices, `lazy:0` and so on, and how often numbers were read from one of
+    them.
 
-    A read (`.item()`, `.tolist()`, `.cpu()`, `if x > 0`) makes the program wait for the device.
+    A read (`.item()`, `.tolist()`, `.cpu()`, `if x > 0`) makes the program wait for the
+    device.
     """
 
     reads = 0
@@ -45,7 +51,8 @@ class PretendedDevices(list[torch.device]):
 
 @contextmanager
 def pretended_devices(num_devices: int) -> Iterator[PretendedDevices]:
-    """Inside, there are `num_devices` pretended devices, for everything that takes devices.
+    """Inside, there are `num_devices` pretended devices, for everything that takes
+    devices.
 
     Raises ValueError when `num_devices` is not an integer from 1 to 64.
     """
@@ -56,7 +63,8 @@ def pretended_devices(num_devices: int) -> Iterator[PretendedDevices]:
 
 
 class Placed(Tensor):
-    """A tensor on a pretended device; `numbers`, on the CPU, is where its numbers really are."""
+    """A tensor on a pretended device; `numbers`, on the CPU, is where its numbers
+    really are."""
 
     numbers: Tensor
 
@@ -88,29 +96,33 @@ class Placed(Tensor):
 
     def numpy(self, **_: Any) -> Any:
         raise TypeError(
-            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
-            "the tensor to host memory first."
+            f"can't convert {self.device} device type tensor to numpy. Use "
+            "Tensor.cpu() to copy the tensor to host memory first."
         )
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise RuntimeError(
-            f"A tensor of a pretended device was used after `with pretended_devices` had ended "
-            f"({func}): read it with .cpu() inside."
+            "A tensor of a pretended device was used after `with pretended_devices` "
+            f"had ended ({func}): read it with .cpu() inside."
         )
 
 
 class _Making(TorchFunctionMode):
-    """Makes on the CPU what torch would make of Python's numbers on the device itself: tensors from
-    `torch.tensor(..., device=...)`, and indices from lists."""
+    """Makes on the CPU what torch would make of Python's numbers on the device itself:
+    tensors from `torch.tensor(..., device=...)`, and indices from lists."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if func in (torch.tensor, torch.as_tensor) and (device := kwargs.pop("device", None)):
+        if func in (torch.tensor, torch.as_tensor) and (
+            device := kwargs.pop("device", None)
+        ):
             return func(*args, **kwargs).to(device)
-        if func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[1], list):
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(
+            args[1], list
+        ):
             args = (args[0], torch.tensor(args[1]), *args[2:])
         return func(*args, **kwargs)
 
@@ -135,7 +147,9 @@ class _Placing(TorchDispatchMode):
         if target.type != KIND:
             self.devices.reads += from_device
             return found
-        placed = tree_map(lambda x: Placed(x, target) if isinstance(x, Tensor) else x, found)
+        placed = tree_map(
+            lambda x: Placed(x, target) if isinstance(x, Tensor) else x, found
+        )
         self.devices.reads += func in READS
         return return_and_correct_aliasing(func, tuple(args), kwargs, placed)
 
@@ -145,21 +159,29 @@ class _Placing(TorchDispatchMode):
             device = torch.device(asked)
             if device.type == KIND and device not in self.devices:
                 raise RuntimeError(
-                    f"There is no device {device} among the {len(self.devices)} pretended ones."
+                    f"There is no device {device} among the {len(self.devices)} "
+                    "pretended ones."
                 )
             return device
         if func is aten.copy_.default:
             return tensors[0].device
         if func in SELECTS and all(x.device == CPU for x in tensors[1:]):
             return tensors[0].device
-        # A tensor without dimensions counts as a number, if it is on the CPU, but not in `cat`.
-        numbers = [] if func in JOINS else [x for x in tensors if x.dim() == 0 and x.device == CPU]
-        places = {str(x.device): x.device for x in tensors if not any(x is n for n in numbers)}
+        # A tensor without dimensions counts as a number, if it is on the CPU, but not
+        # in `cat`.
+        numbers = (
+            []
+            if func in JOINS
+            else [x for x in tensors if x.dim() == 0 and x.device == CPU]
+        )
+        places = {
+            str(x.device): x.device for x in tensors if not any(x is n for n in numbers)
+        }
         if len(places) > 1 and func not in MOVES:
             first, second = sorted(places)[:2]
             raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                f"{first} and {second}!"
+                "Expected all tensors to be on the same device, but found at least "
+                f"two devices, {first} and {second}!"
             )
         return next(iter(places.values()), CPU)
 

@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 def is_watched() -> bool:
-    """Whether somebody watches this process: standard error is a terminal, or this is a notebook.
+    """Whether somebody watches this process: standard error is a terminal, or this is a
+    notebook.
 
     Nobody does where TQDM_DISABLE is set, as it is when the book is executed.
     """
@@ -24,7 +25,8 @@ def is_watched() -> bool:
 
 
 def with_progress(batches: Iterable[T], epoch: int) -> Iterator[T]:
-    """Go through the `batches` of an epoch, as `batches_of` does; show how far, if `is_watched`.
+    """Go through the `batches` of an epoch, as `batches_of` does; show how far, if
+    `is_watched`.
 
     The bar goes away with the last batch.
     """
@@ -32,10 +34,13 @@ def with_progress(batches: Iterable[T], epoch: int) -> Iterator[T]:
         yield from batches_of(batches)
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without ipywidgets there is a bar of characters
+        # without ipywidgets there is a bar of characters
+        warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
     total = len(batches) if isinstance(batches, Sized) else None
-    with tqdm(desc=f"epoch {epoch}", total=total, unit="step", leave=False, disable=False) as bar:
+    with tqdm(
+        desc=f"epoch {epoch}", total=total, unit="step", leave=False, disable=False
+    ) as bar:
         for batch in batches_of(batches):
             yield batch
             bar.update()

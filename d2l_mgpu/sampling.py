@@ -1,9 +1,11 @@
-"""Which examples a rank sees: the same batches for any number of ranks, resumable anywhere.
+"""Which examples a rank sees: the same batches for any number of ranks, resumable
+anywhere.
 
-The order of all examples depends on `seed` and `epoch` only. One loop over a `ShardSampler` is one
-epoch, or the rest of it: `position` counts the batches already handed out, and a new sampler with
-the `state_dict` of another goes on behind them, on any number of ranks. Ask for one batch at a
-time: what a loader fetches ahead counts as seen.
+The order of all examples depends on `seed` and `epoch` only. One loop over a
+`ShardSampler` is one epoch, or the rest of it: `position` counts the batches already
+handed out, and a new sampler with the `state_dict` of another goes on behind them, on
+any number of ranks. Ask for one batch at a time: what a loader fetches ahead counts as
+seen.
 """
 
 from collections.abc import Iterator
@@ -18,9 +20,9 @@ from d2l_mgpu.arguments import integer
 class ShardSampler(Sampler[list[int]]):
     """The examples of one rank: for each batch of an epoch, a list of indices.
 
-    Each batch is cut into one shard per rank, as `split_batch` does. So any number of ranks trains
-    on the same batches, nothing is padded, and no example is seen twice; a shard may be empty
-    where a batch has fewer examples than there are ranks.
+    Each batch is cut into one shard per rank, as `split_batch` does. So any number of
+    ranks trains on the same batches, nothing is padded, and no example is seen twice; a
+    shard may be empty where a batch has fewer examples than there are ranks.
     """
 
     def __init__(
@@ -35,12 +37,10 @@ class ShardSampler(Sampler[list[int]]):
         self.num_examples = integer("num_examples", num_examples)
         self.batch_size = integer("batch_size", batch_size)
         self.seed = integer("seed", seed, least=0)
-        self.rank, self.world_size = (
-            integer("rank", rank, least=0),
-            integer("world_size", world_size),
-        )
+        self.rank = integer("rank", rank, least=0)
+        self.world_size = integer("world_size", world_size)
         if self.rank >= self.world_size:
-            raise ValueError(f"rank must be in 0..{world_size - 1}, but it is {rank!r}.")
+            raise ValueError(f"rank must be in 0..{world_size - 1}, not {rank!r}.")
         self.epoch = self.position = 0
 
     def __len__(self) -> int:
@@ -50,30 +50,38 @@ class ShardSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         # Seed 1, epoch 0 must not repeat the order of seed 0, epoch 1.
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        batches = torch.randperm(self.num_examples, generator=generator).split(self.batch_size)
-        for number, batch in enumerate(batches[self.position :], start=self.position):
+        order = torch.randperm(self.num_examples, generator=generator)
+        batches = order.split(self.batch_size)[self.position :]
+        for number, batch in enumerate(batches, start=self.position):
             if self.position != number:
-                raise RuntimeError("Two loops over one ShardSampler: give each its own sampler.")
+                raise RuntimeError(
+                    "Two loops over one ShardSampler: take two samplers."
+                )
             self.position += 1
             yield batch.tensor_split(self.world_size)[self.rank].tolist()
         self.epoch, self.position = self.epoch + 1, 0
 
     def size(self, batch: int) -> int:
-        """The number of examples of batch number `batch`, counted from 0, over all ranks."""
+        """The number of examples in batch `batch` (0, 1 ...) over all ranks."""
         return min(self.batch_size, self.num_examples - batch * self.batch_size)
 
     def state_dict(self) -> dict[str, Any]:
         """The place in the data, and what the order of the data depends on."""
-        order = {"num_examples": self.num_examples, "batch_size": self.batch_size}
-        return order | {"seed": self.seed, "epoch": self.epoch, "position": self.position}
+        names = ("num_examples", "batch_size", "seed", "epoch", "position")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to the place in `state`; raises ValueError if it is one in another order."""
+        """Go to the place in `state`; raises ValueError if its order is another."""
         for name in ("num_examples", "batch_size", "seed"):
             ours, theirs = getattr(self, name), state.get(name)
             if ours != theirs:
-                raise ValueError(f"This sampler has {name} {ours}, but the saved one {theirs}.")
-        epoch, position = (integer(name, state[name], least=0) for name in ("epoch", "position"))
+                raise ValueError(
+                    f"This sampler has {name} {ours}, the saved one {theirs}."
+                )
+        epoch = integer("epoch", state["epoch"], least=0)
+        position = integer("position", state["position"], least=0)
         if position > len(self):
-            raise ValueError(f"position is {position}, but an epoch has {len(self)} batches.")
+            raise ValueError(
+                f"position is {position}, but there are {len(self)} batches."
+            )
         self.epoch, self.position = epoch, position

@@ -1,11 +1,12 @@
-"""What crosses between devices, counted at the place where it crosses.
+"""What is sent between devices, counted where it is sent.
 
-A *transfer* takes one tensor from one device to another. It is a real copy also when both names
-stand for the same device, so that replicas on one device do what separate devices would do. A
-*synchronization* is a point at which devices wait for each other; a collective counts as one,
-however many transfers it is made of.
+A *transfer* takes one tensor from one device to another. It is a real copy even when
+both names stand for the same device: replicas on one device do what separate devices
+would do. A *synchronization* is a point at which devices wait for each other; a
+collective counts as one, however many transfers it is made of.
 
-Not counted: the minibatch on its way from the host to the devices, and a loss that is only read.
+Not counted: the minibatch on its way from the host to the devices, and a loss that is
+only read.
 """
 
 from collections import Counter
@@ -18,8 +19,9 @@ from torch import Tensor
 
 
 class Traffic:
-    """Counts the transfers, their bytes and the synchronizations of each phase of a step
-    ("forward", "backward", "update"), and the bytes that each device keeps for backward."""
+    """Counts the transfers, their bytes and the synchronizations of each phase of a
+    step ("forward", "backward", "update"), and the bytes that each device keeps for
+    backward."""
 
     def __init__(self) -> None:
         self.synchronizations: Counter[str] = Counter()
@@ -32,32 +34,37 @@ class Traffic:
             return f"{n:,} {noun}{'s' * (n != 1)}"
 
         lines = [
-            f"{phase:8} {number(meetings, 'synchronization')}, "
-            f"{number(self.transfers[phase], 'transfer')}, {number(self.bytes[phase], 'byte')}"
-            for phase, meetings in self.synchronizations.items()
+            f"{phase:8} {number(waits, 'synchronization')}, "
+            f"{number(self.transfers[phase], 'transfer')}, "
+            f"{number(self.bytes[phase], 'byte')}"
+            for phase, waits in self.synchronizations.items()
         ]
         return "\n".join(lines) or "nothing crosses"
 
-    def meet(self, phase: str) -> None:
+    def synchronize(self, phase: str) -> None:
         """Count one point at which devices wait for each other."""
         self.synchronizations[phase] += 1
 
     def send(
         self, tensors: Sequence[Tensor], devices: Sequence[torch.device], phase: str
     ) -> list[Tensor]:
-        """Copy `tensors[i]` to `devices[i]`, for every i, and count what travels."""
+        """Copy `tensors[i]` to `devices[i]`, for every i, and count the bytes."""
         self.transfers[phase] += len(tensors)
         self.bytes[phase] += sum(x.nbytes for x in tensors)
-        return [x.to(device, copy=True) for x, device in zip(tensors, devices, strict=True)]
+        return [
+            x.to(device, copy=True) for x, device in zip(tensors, devices, strict=True)
+        ]
 
     @contextmanager
     def on(self, rank: int) -> Iterator[None]:
-        """Inside, device `rank` computes: count the activations that it keeps for backward."""
+        """Inside, device `rank` computes: count the activations that it keeps for
+        backward."""
         seen = set()
 
         def keep(x: Tensor) -> Tensor:
             is_parameter = x.is_leaf and x.requires_grad
-            storage = x.untyped_storage().data_ptr()  # two operations may keep the same tensor
+            # two operations may keep the same tensor
+            storage = x.untyped_storage().data_ptr()
             if not is_parameter and storage not in seen:
                 seen.add(storage)
                 self.kept[rank] += x.nbytes
@@ -68,30 +75,32 @@ class Traffic:
 
 
 class Exchange(torch.autograd.Function):
-    """Send tensors to other devices in one synchronization; backward, in another one, sends
-    the gradient of every copy home to the tensor it was made from."""
+    """Send tensors to other devices in one synchronization; backward, in another one,
+    sends the gradient of every copy back to the tensor it was made from."""
 
     @staticmethod
     def forward(
         ctx: Any, traffic: Traffic, devices: Sequence[torch.device], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.traffic, ctx.homes = traffic, [x.device for x in tensors]
-        traffic.meet("forward")
+        traffic.synchronize("forward")
         return tuple(traffic.send(tensors, devices, "forward"))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.traffic.meet("backward")
+        ctx.traffic.synchronize("backward")
         return None, None, *ctx.traffic.send(gradients, ctx.homes, "backward")
 
 
 def all_gather(
     shards: Sequence[Tensor], devices: Sequence[torch.device], traffic: Traffic
 ) -> list[Tensor]:
-    """Join `shards`, of which device i holds the i-th, along axis 1 on every one of `devices`.
+    """Join `shards`, of which device i holds the i-th, along axis 1 on every one of
+    `devices`.
 
-    Each device gets the shards of the others and keeps its own where it is. On the way back
-    autograd adds up the gradients of a shard from all devices that used it: a reduce-scatter.
+    Each device gets the shards of the others and keeps its own. In the backward pass,
+    autograd adds up the gradients of a shard from all devices that used it: a
+    reduce-scatter.
     """
     ranks = range(len(shards))
     routes = [(i, to) for to in range(len(devices)) for i in ranks if i != to]
@@ -107,11 +116,11 @@ def all_gather(
 
 
 def sum_gradients(device_params: Sequence[Sequence[Tensor]], traffic: Traffic) -> None:
-    """All-reduce: overwrite the gradients of every replica with their sum over all replicas,
-    which the first one collects and sends back."""
+    """All-reduce: overwrite the gradients of every replica with their sum over all
+    replicas, which the first one collects and sends back."""
     if len(device_params) == 1:
         return
-    traffic.meet("update")
+    traffic.synchronize("update")
     for replicas in zip(*device_params, strict=True):
         first, *others = [p.grad for p in replicas]
         for gradient in traffic.send(others, [first.device] * len(others), "update"):

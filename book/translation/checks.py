@@ -113,6 +113,8 @@ def changed_content(english: str, translation: str, language: Language) -> Itera
         have[item] += count
     for item in (want - have).elements():
         yield f"lacks {item}"
+    if re.search(r"\bzeros?\b", english):
+        want["0"] += have["0"]  # some languages have no other word for it
     for item in (have - want).elements():
         yield f"has {item}, which the English has not"
 
@@ -192,6 +194,24 @@ def other_terms(english: str, translation: str, language: Language) -> Iterator[
 
 
 @cache
+def avoided() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """The rows of locales/avoided.csv: a language, what reads wrong in it, what to write."""
+    with (ROOT / "locales" / "avoided.csv").open(encoding="utf-8") as file:
+        return tuple(
+            (row["language"], re.compile(row["pattern"]), row["instead"])
+            for row in csv.DictReader(file)
+        )
+
+
+def words_to_avoid(translation: str, language: Language) -> Iterator[str]:
+    """Words that native readers took for something else."""
+    words = content(translation).words
+    for code, pattern, instead in avoided():
+        for found in pattern.finditer(words) if code == language.code else ():
+            yield f"has {found[0]!r}: write {instead}"
+
+
+@cache
 def languages_told_apart() -> None:
     """Let py3langid choose between the languages of the book only."""
     py3langid.set_languages([each.folder for each in LANGUAGES])
@@ -214,5 +234,6 @@ def problems(english: str, translation: str, language: Language) -> list[str]:
         *broken_markup(english, translation),
         *copied_english(english, translation),
         *other_terms(english, translation, language),
+        *words_to_avoid(translation, language),
         *wrong_language(english, translation, language),
     ]

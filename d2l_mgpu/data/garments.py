@@ -1,13 +1,15 @@
 """Generated drawings of garments: what stands in where Fashion-MNIST cannot be had.
 
-The ten classes, their order, the 28x28 grey images and the black background are those of
-Fashion-MNIST; the drawings are not. Each is a silhouette put together from bars, boxes and
-ellipses, with its size, place, slant, sleeves, light, cloth and noise drawn at random.
+The ten classes, their order, the 28x28 grey images and the black background are those
+of Fashion-MNIST; the drawings are not. Each is a silhouette put together from bars,
+boxes and ellipses, with its size, place, slant, sleeves, light, cloth and noise drawn
+at random.
 
-The same seed gives the same bytes on every machine. That is why this file uses numpy's frozen
-``RandomState``, draws only uniform numbers, and computes with ``+ - * /``, ``sqrt``, ``floor``
-and comparisons, which IEEE 754 rounds alike everywhere; ``exp`` or ``sin`` may differ in the last
-bit between two builds of numpy, and one flipped bit can flip a byte of an image.
+The same seed gives the same bytes on every machine. That is why this file uses numpy's
+frozen ``RandomState``, draws only uniform numbers, and computes with ``+ - * /``,
+``sqrt``, ``floor`` and comparisons, which IEEE 754 rounds alike everywhere; ``exp`` or
+``sin`` may differ in the last bit between two builds of numpy, and one flipped bit can
+flip a byte of an image.
 """
 
 import functools
@@ -41,11 +43,15 @@ def generate(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Draw garments: images uint8 (n, 28, 28) and labels int64 (n,) in 0..9.
 
-    Every ten consecutive images show each class once, and a shorter set is the beginning of a
-    longer one. ``train=False`` draws from another random stream of the same ``seed`` (an integer
-    from 0 to 2**32 - 1). Raises ValueError for fewer than one image.
+    Every ten consecutive images show each class once, and a shorter set is the
+    beginning of a longer one. ``train=False`` draws from another random stream of the
+    same ``seed`` (an integer from 0 to 2**32 - 1). Raises ValueError for fewer than one
+    image.
     """
-    num_examples, seed = integer("num_examples", num_examples), integer("seed", seed, least=0)
+    num_examples, seed = (
+        integer("num_examples", num_examples),
+        integer("seed", seed, least=0),
+    )
     rng = np.random.RandomState([seed, 0 if train else 1])
     blocks = [_block(rng) for _ in range(-(-num_examples // BLOCK))]
     images = np.concatenate([images for images, _ in blocks])
@@ -56,14 +62,20 @@ def generate(
 def _block(rng: np.random.RandomState) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The next 1,000 images and their labels."""
     images = np.empty((BLOCK, SIDE, SIDE), np.uint8)
-    labels = rng.random_sample((BLOCK // 10, 10)).argsort(axis=1).reshape(-1).astype(np.int64)
+    labels = (
+        rng.random_sample((BLOCK // 10, 10))
+        .argsort(axis=1)
+        .reshape(-1)
+        .astype(np.int64)
+    )
     for label, draw in enumerate(DRAW):
         images[labels == label] = _Pen(rng, BLOCK // 10).photograph(draw)
     return images, labels
 
 
 def _inside(distance: Array) -> Array:
-    """Coverage 0..1 of a pixel whose center lies ``distance`` (half images) inside an edge."""
+    """Coverage 0..1 of a pixel whose center lies ``distance`` (half images) inside an
+    edge."""
     return np.clip(distance * (SIDE / 2) + 0.5, 0.0, 1.0)
 
 
@@ -90,7 +102,8 @@ def _ring(x: Array, y: Array, width: Array | float, height: Array | float) -> Ar
 
 
 class _Pen:
-    """A sheet of n images: pixel coordinates x, y in -1..1 (n, 28, 28), and random numbers."""
+    """A sheet of n images: pixel coordinates x, y in -1..1 (n, 28, 28), and random
+    numbers."""
 
     def __init__(self, rng: np.random.RandomState, n: int) -> None:
         self.rng, self.n = rng, n
@@ -104,7 +117,9 @@ class _Pen:
 
     def between(self, low: float, high: float) -> Array:
         """One number for each image, uniform from low to high (n, 1, 1)."""
-        return low + (high - low) * self.rng.random_sample((self.n, 1, 1)).astype(np.float32)
+        return low + (high - low) * self.rng.random_sample((self.n, 1, 1)).astype(
+            np.float32
+        )
 
     def chance(self, probability: float) -> Array:
         """1.0 in this share of the images, else 0.0 (n, 1, 1)."""
@@ -142,14 +157,19 @@ class _Pen:
         phase = position / period
         return np.abs(2.0 * (phase - np.floor(phase)) - 1.0)
 
-    def photograph(self, draw: Callable[["_Pen"], tuple[Array, Array]]) -> NDArray[np.uint8]:
-        """Draw the garment, dress it in cloth, light it, spoil it a little: uint8 (n, 28, 28)."""
+    def photograph(
+        self, draw: Callable[["_Pen"], tuple[Array, Array]]
+    ) -> NDArray[np.uint8]:
+        """Draw the garment, dress it in cloth, light it, spoil it a little: uint8 (n,
+        28, 28)."""
         shape, tone = draw(self)
         horizontal = self.chance(0.5)
         position = horizontal * self.y + (1.0 - horizontal) * self.x
         striped = self.chance(0.25) * self.between(0.2, 0.8)
         cloth = 1.0 - striped * self.stripes(position + 2.0, self.between(0.2, 0.5))
-        badge = _ellipse(self.x, self.y + self.between(-0.1, 0.3), self.between(0.1, 0.3), 0.16)
+        badge = _ellipse(
+            self.x, self.y + self.between(-0.1, 0.3), self.between(0.1, 0.3), 0.16
+        )
         cloth = cloth + self.chance(0.2) * self.between(-0.7, 0.5) * badge
         light = self.between(0.3, 1.0)
         light = light * (1.0 + self.between(-0.25, 0.25) * self.x)
@@ -177,8 +197,8 @@ def _top(
 ) -> tuple[Array, Array]:
     """Body, two sleeves and neckline that t-shirt, pullover, coat and shirt share.
 
-    Each pair is the range of a half width, its growth downwards, the height of the hem, the depth
-    of the neckline; ``long_sleeves`` is the share that has them.
+    Each pair is the range of a half width, its growth downwards, the height of the hem,
+    the depth of the neckline; ``long_sleeves`` is the share that has them.
     """
     shoulder = pen.between(-0.80, -0.66)
     half, bottom = pen.between(*width), pen.between(*hem)
@@ -198,7 +218,9 @@ def _top(
         long * pen.between(0.09, 0.13) + (1.0 - long) * pen.between(0.14, 0.19),
         mirrored=True,
     )
-    collar = _ellipse(pen.x, pen.y - shoulder, pen.between(0.14, 0.24), pen.between(*neck))
+    collar = _ellipse(
+        pen.x, pen.y - shoulder, pen.between(0.14, 0.24), pen.between(*neck)
+    )
     # The seam where the sleeve is sewn on shows as a darker line beside the body.
     seam = _inside(0.03 - np.abs(np.abs(pen.x) - half)) * sleeve
     tone = 1.0 - pen.between(0.0, 0.5) * seam
@@ -206,7 +228,9 @@ def _top(
 
 
 def _t_shirt(pen: _Pen) -> tuple[Array, Array]:
-    return _top(pen, (0.36, 0.50), (-0.04, 0.06), (0.50, 0.82), (0.08, 0.26), long_sleeves=0.06)
+    return _top(
+        pen, (0.36, 0.50), (-0.04, 0.06), (0.50, 0.82), (0.08, 0.26), long_sleeves=0.06
+    )
 
 
 def _trouser(pen: _Pen) -> tuple[Array, Array]:
@@ -214,7 +238,9 @@ def _trouser(pen: _Pen) -> tuple[Array, Array]:
     spread = pen.between(0.02, 0.16)
     down = pen.y - top
     legs = pen.columns(hip + spread * down)
-    gap = pen.columns((pen.y - crotch) * pen.between(0.05, 0.22)) * _inside(pen.y - crotch)
+    gap = pen.columns((pen.y - crotch) * pen.between(0.05, 0.22)) * _inside(
+        pen.y - crotch
+    )
     shape = legs * pen.rows(top, pen.between(0.55, 0.92)) * (1.0 - gap)
     belt = pen.rows(top, top + 0.13)
     crease = _inside(0.03 - np.abs(np.abs(pen.x) - (hip + spread * down) * 0.55))
@@ -235,7 +261,9 @@ def _dress(pen: _Pen) -> tuple[Array, Array]:
     below, above = np.maximum(pen.y - waist, 0.0), np.maximum(waist - pen.y, 0.0)
     half = slim + pen.between(0.06, 0.42) * below + pen.between(0.05, 0.28) * above
     body = _all(pen.columns(half), pen.rows(top, pen.between(0.62, 0.94)))
-    neck = _ellipse(pen.x, pen.y - top, pen.between(0.08, 0.18), pen.between(0.10, 0.34))
+    neck = _ellipse(
+        pen.x, pen.y - top, pen.between(0.08, 0.18), pen.between(0.10, 0.34)
+    )
     sleeve = pen.chance(0.35) * pen.bar(
         (slim, top + 0.14),
         (slim + pen.between(0.10, 0.30), top + pen.between(0.40, 1.0)),
@@ -270,45 +298,71 @@ def _shirt(pen: _Pen) -> tuple[Array, Array]:
     shape, tone = _top(
         pen, (0.34, 0.50), (-0.04, 0.08), (0.52, 0.86), (0.06, 0.24), long_sleeves=0.55
     )
-    wing = pen.chance(0.8) * pen.bar((0.06, -0.62), (0.26, -0.74), 0.05, 0.08, mirrored=True)
-    return _any(shape, wing), _front(pen, tone, (0.0, 0.6)) + pen.between(-0.3, 0.3) * wing
+    wing = pen.chance(0.8) * pen.bar(
+        (0.06, -0.62), (0.26, -0.74), 0.05, 0.08, mirrored=True
+    )
+    return _any(shape, wing), _front(pen, tone, (0.0, 0.6)) + pen.between(
+        -0.3, 0.3
+    ) * wing
 
 
 def _sole(pen: _Pen, thick: Array, heel: Array) -> tuple[Array, Array]:
-    """The sole of a shoe that points to the left, and the height y of its upper side."""
+    """The sole of a shoe that points to the left, and the height y of its upper
+    side."""
     ground = pen.between(0.42, 0.58)
     rise = heel * np.maximum(pen.x + 0.1, 0.0)
     upper = ground - thick - rise
     arch = pen.chance(0.5) * _all(
         _inside(0.30 - np.abs(pen.x - 0.15)), _inside(pen.y - upper - thick)
     )
-    sole = _all(_inside(0.86 - np.abs(pen.x)), _inside(ground - pen.y), _inside(pen.y - upper))
+    sole = _all(
+        _inside(0.86 - np.abs(pen.x)), _inside(ground - pen.y), _inside(pen.y - upper)
+    )
     return sole * (1.0 - arch), upper
 
 
 def _sandal(pen: _Pen) -> tuple[Array, Array]:
     sole, upper = _sole(pen, pen.between(0.08, 0.20), pen.between(0.0, 0.55))
     above = _inside(upper + 0.04 - pen.y)
-    toe, instep, heel = pen.between(-0.6, -0.4), pen.between(-0.1, 0.15), pen.between(0.45, 0.60)
+    toe, instep, heel = (
+        pen.between(-0.6, -0.4),
+        pen.between(-0.1, 0.15),
+        pen.between(0.45, 0.60),
+    )
     straps = _any(
-        _ring(pen.x - toe, pen.y - upper, pen.between(0.16, 0.3), pen.between(0.15, 0.40)),
-        _ring(pen.x - instep, pen.y - upper, pen.between(0.15, 0.3), pen.between(0.3, 0.7)),
+        _ring(
+            pen.x - toe, pen.y - upper, pen.between(0.16, 0.3), pen.between(0.15, 0.40)
+        ),
+        _ring(
+            pen.x - instep, pen.y - upper, pen.between(0.15, 0.3), pen.between(0.3, 0.7)
+        ),
         pen.chance(0.7)
-        * _ring(pen.x - heel, pen.y - upper, pen.between(0.15, 0.25), pen.between(0.4, 0.9)),
+        * _ring(
+            pen.x - heel, pen.y - upper, pen.between(0.15, 0.25), pen.between(0.4, 0.9)
+        ),
         pen.chance(0.5)
-        * pen.bar((toe, upper - 0.1), (heel, upper - pen.between(0.2, 0.7)), 0.06, 0.06),
+        * pen.bar(
+            (toe, upper - 0.1), (heel, upper - pen.between(0.2, 0.7)), 0.06, 0.06
+        ),
     )
     # Some have a closed tip, which makes them look like shoes.
-    tip = pen.chance(0.3) * _ellipse(pen.x - toe, pen.y - upper, 0.28, pen.between(0.2, 0.4))
+    tip = pen.chance(0.3) * _ellipse(
+        pen.x - toe, pen.y - upper, 0.28, pen.between(0.2, 0.4)
+    )
     return _any(sole, _any(straps, tip) * above), 1.0 - pen.between(-0.2, 0.5) * sole
 
 
-def _shoe(pen: _Pen, shaft: tuple[float, float], heel: tuple[float, float]) -> tuple[Array, Array]:
-    """Sole, foot and a shaft of this height: a sneaker when it is low, a boot when it is tall."""
+def _shoe(
+    pen: _Pen, shaft: tuple[float, float], heel: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Sole, foot and a shaft of this height: a sneaker when it is low, a boot when it
+    is tall."""
     sole, upper = _sole(pen, pen.between(0.08, 0.20), pen.between(*heel))
     back, throat = pen.between(0.68, 0.86), pen.between(-0.25, 0.15)
     ahead = pen.x - pen.between(-0.95, -0.80)
-    instep = pen.between(0.14, 0.26) + pen.between(0.25, 0.50) * np.maximum(ahead - 0.25, 0.0)
+    instep = pen.between(0.14, 0.26) + pen.between(0.25, 0.50) * np.maximum(
+        ahead - 0.25, 0.0
+    )
     height = np.minimum(2.0 * ahead, instep)  # a blunt toe, then the rise to the ankle
     foot = _any(_inside(height - (upper - pen.y)), _inside(pen.x - throat))
     foot = _all(foot, _inside(back - pen.x), _inside(upper + 0.04 - pen.y))
@@ -317,7 +371,9 @@ def _shoe(pen: _Pen, shaft: tuple[float, float], heel: tuple[float, float]) -> t
     laces = (
         pen.chance(0.6)
         * pen.between(-0.6, 0.4)
-        * pen.bar((throat - 0.30, upper - 0.22), (throat + 0.10, upper - 0.50), 0.08, 0.08)
+        * pen.bar(
+            (throat - 0.30, upper - 0.22), (throat + 0.10, upper - 0.50), 0.08, 0.08
+        )
     )
     stripe = (
         pen.chance(0.4)
@@ -342,7 +398,11 @@ def _bag(pen: _Pen) -> tuple[Array, Array]:
     wide, tall = pen.between(0.20, 0.50), pen.between(0.15, 0.60)
     strap = pen.chance(0.8) * _ring(pen.x, pen.y - top, wide, tall)
     flap = pen.rows(top, top + pen.between(0.1, 0.4)) * pen.between(-0.4, 0.4)
-    clasp = pen.chance(0.5) * 0.4 * _ellipse(pen.x, pen.y - (top + bottom) / 2.0, 0.10, 0.08)
+    clasp = (
+        pen.chance(0.5)
+        * 0.4
+        * _ellipse(pen.x, pen.y - (top + bottom) / 2.0, 0.10, 0.08)
+    )
     return _any(body, strap), 1.0 + flap - clasp
 
 

@@ -1,8 +1,10 @@
-"""The real files of Fashion-MNIST and MNIST: find them, download them, check them, read them.
+"""The real files of Fashion-MNIST and MNIST: find them, download them, check them, read
+them.
 
-torchvision reads the files and knows their servers and checksums. This module adds what it lacks:
-a download that ends (a silent server would hold torchvision for ever) and that leaves nothing half
-written, and a check of what the files hold (torchvision only looks whether they exist).
+torchvision reads the files and knows their servers and checksums. This module adds what
+it lacks: a download that ends (a silent server would hold torchvision for ever) and
+that leaves nothing half written, and a check of what the files hold (torchvision only
+looks whether they exist).
 """
 
 import gzip
@@ -20,39 +22,44 @@ from typing import BinaryIO
 from torch import Tensor
 
 USUAL_FOLDER = Path(os.path.expanduser("~/.cache/d2l_mgpu"))
-SILENCE = 10.0  # seconds without an answer or a byte after which a server counts as dead
+# seconds without an answer or a byte after which a server counts as dead
+SILENCE = 10.0
 GIVE_UP = 600.0  # seconds that one mirror may take for the whole data set
-LARGEST = 64 * 2**20  # bytes of a file, packed or not; the largest one that there is has 47 MB
+# bytes of a file, packed or not; the largest one that there is has 47 MB
+LARGEST = 64 * 2**20
 
 Part = tuple[Tensor, Tensor]
 
 
 class DownloadError(OSError):
-    """The images are not on this machine and could not be downloaded; the message says why."""
+    """The images are not on this machine and could not be downloaded; the message says
+    why."""
 
 
 def find(name: str) -> Path:
     """The folder that holds the four files of data set ``name`` under ``<name>/raw``.
 
-    That is the one that ``D2L_MGPU_DATA`` names, else the usual one, downloaded into if need be.
-    Raises FileNotFoundError if ``D2L_MGPU_DATA`` lacks a file, DownloadError if
-    they cannot be downloaded.
+    That is the one that ``D2L_MGPU_DATA`` names, else the usual one, downloaded into if
+    need be. Raises FileNotFoundError if ``D2L_MGPU_DATA`` lacks a file, DownloadError
+    if they cannot be downloaded.
     """
     chosen = os.environ.get("D2L_MGPU_DATA")
     folder = Path(os.path.expanduser(chosen)) if chosen else USUAL_FOLDER
     missing = [path for path in _files(folder, name) if not os.path.isfile(path)]
     if missing and chosen:
         raise FileNotFoundError(
-            f"D2L_MGPU_DATA is {chosen!r}, but that folder has no {missing[0].relative_to(folder)}:"
-            f" put the four uncompressed files of {name} there, or unset the variable."
+            f"D2L_MGPU_DATA is {chosen!r}, but that folder has no "
+            f"{missing[0].relative_to(folder)}: put the four uncompressed files of "
+            f"{name} there, or unset the variable."
         )
     if missing:
         try:
             _download(folder, name)
         except OSError as error:
             raise DownloadError(
-                f"{name} is not in {shown(folder)} and could not be downloaded ({error}); connect "
-                "to a network, or name the folder that holds it in D2L_MGPU_DATA"
+                f"{name} is not in {shown(folder)} and could not be downloaded "
+                f"({error}); connect to a network, or name the folder that holds it in "
+                "D2L_MGPU_DATA"
             ) from error
     return folder
 
@@ -60,7 +67,8 @@ def find(name: str) -> Path:
 def read(folder: Path, name: str) -> tuple[Part, Part]:
     """Training and test part: images uint8 (n, 28, 28) and labels int64 (n,), in 0..9.
 
-    Raises ValueError that names the file if one is cut short, damaged or of another kind.
+    Raises ValueError that names the file if one is cut short, damaged or of another
+    kind.
     """
     from torchvision import datasets
 
@@ -69,7 +77,9 @@ def read(folder: Path, name: str) -> tuple[Part, Part]:
         found = _count_items(images, (28, 28)), _count_items(labels, ())
         if found[0] != found[1]:
             raise _damaged(labels, f"it has {found[1]} labels for {found[0]} images")
-    train, test = (getattr(datasets, name)(folder, train=train) for train in (True, False))
+    train, test = (
+        getattr(datasets, name)(folder, train=train) for train in (True, False)
+    )
     for part, path in ((train, files[1]), (test, files[3])):
         if part.targets.max() > 9:
             raise _damaged(path, f"it has the label {int(part.targets.max())}, above 9")
@@ -81,11 +91,14 @@ def shown(folder: Path) -> str:
     if os.environ.get("D2L_MGPU_DATA"):
         return "$D2L_MGPU_DATA"
     home = Path(os.path.expanduser("~"))
-    return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)
+    return (
+        f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)
+    )
 
 
 def _files(folder: Path, name: str) -> list[Path]:
-    """Training images and labels, test images and labels, where torchvision reads them."""
+    """Training images and labels, test images and labels, where torchvision reads
+    them."""
     return [
         folder / name / "raw" / f"{part}-{kind}-ubyte"
         for part in ("train", "t10k")
@@ -94,10 +107,11 @@ def _files(folder: Path, name: str) -> list[Path]:
 
 
 def _download(folder: Path, name: str) -> None:
-    """Fetch all four files beside their place, from the first mirror that delivers them whole.
+    """Fetch all four files beside their place, from the first mirror that delivers them
+    whole.
 
-    Only then are they moved into place, so that none but whole, verified files ever bear a name
-    that a later run trusts.
+    Only then are they moved into place, so that none but whole, verified files ever
+    bear a name that a later run trusts.
     """
     from torchvision import datasets
 
@@ -161,10 +175,12 @@ def _check_size(file: BinaryIO) -> None:
 def _open(url: str) -> http.client.HTTPResponse:
     """``urlopen`` that answers or fails within ``SILENCE`` seconds.
 
-    Its own timeout counts anew for every address of a host and not at all while a name is looked
-    up, hence the thread, which is left behind when it does not come back.
+    Its own timeout counts anew for every address of a host and not at all while a name
+    is looked up, hence the thread, which is left behind when it does not come back.
     """
-    answers: queue.SimpleQueue[http.client.HTTPResponse | Exception] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[http.client.HTTPResponse | Exception] = (
+        queue.SimpleQueue()
+    )
 
     def ask() -> None:
         try:
@@ -183,13 +199,16 @@ def _open(url: str) -> http.client.HTTPResponse:
 
 
 def _count_items(path: Path, shape: tuple[int, ...]) -> int:
-    """How many items of this shape an IDX file of bytes holds, if its header tells the truth."""
+    """How many items of this shape an IDX file of bytes holds, if its header tells the
+    truth."""
     size = 8 + 4 * len(shape)
     with open(path, "rb") as file:
         header = file.read(size)
     if len(header) < size or header[:4] != bytes((0, 0, 8, 1 + len(shape))):
         kind = "images" if shape else "labels"
-        raise _damaged(path, f"it does not begin like an uncompressed IDX file of {kind}")
+        raise _damaged(
+            path, f"it does not begin like an uncompressed IDX file of {kind}"
+        )
     count, *rest = (int.from_bytes(header[i : i + 4], "big") for i in range(4, size, 4))
     if tuple(rest) != shape or count < 1:
         raise _damaged(path, f"its header says {count} items of shape {tuple(rest)}")
@@ -197,7 +216,9 @@ def _count_items(path: Path, shape: tuple[int, ...]) -> int:
     for side in shape:
         promised *= side
     if present != promised:
-        raise _damaged(path, f"its header promises {promised} bytes, but {present} follow")
+        raise _damaged(
+            path, f"its header promises {promised} bytes, but {present} follow"
+        )
     return count
 
 

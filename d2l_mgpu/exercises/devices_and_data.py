@@ -6,7 +6,8 @@ from d2l_mgpu.exercises import Wrong, exercise
 
 
 class PretendDevice:
-    """A device with a queue and a clock that moves only when somebody waits; times in seconds."""
+    """A device with a queue and a clock that moves only during a wait; times in
+    seconds."""
 
     def __init__(self, leftover: float) -> None:
         self.now, self.queued, self.launched = 100.0, leftover, 0
@@ -26,15 +27,22 @@ class PretendDevice:
 
 @exercise("fair-timer")
 def fair_timer(attempt: Callable) -> str:
-    """`attempt(work, wait, clock)` returns the seconds that `work()` keeps a device busy."""
+    """`attempt(work, wait, clock)` returns the seconds that `work()` keeps a device
+    busy."""
     for leftover in (0.0, 5.0):
         device = PretendDevice(leftover)
         measured = attempt(lambda: device.launch(2.0), device.wait, device.clock)  # noqa: B023
         where = f"on a device with {leftover:.0f} s of older work in its queue"
         if device.launched != 1:
-            raise Wrong(f"work() must be called once, but it was called {device.launched} times.")
+            raise Wrong(
+                f"work() must be called once, but it was called {device.launched} "
+                "times."
+            )
         if measured == 0:
-            raise Wrong(f"work that takes 2 s was timed as 0 s {where}: your clock stopped first.")
+            raise Wrong(
+                f"work that takes 2 s was timed as 0 s {where}: your clock stopped "
+                "first."
+            )
         if measured != 2.0:
             raise Wrong(f"work that takes 2 s was timed as {measured!r} s {where}.")
     return "2 s of work are timed as 2 s, whether the queue was empty or not."

@@ -19,9 +19,11 @@ SHARDS = [[5, 3], [4, 4], [4, 4, 4, 1], [3, 2, 2], [1, 0]]
 
 
 @exercise("proportional-shards")
-def proportional_shards(attempt: Callable[[int, Sequence[float]], Sequence[int]]) -> str:
-    """`attempt(batch_size, speeds)` returns whole sizes that add up to the batch, each at
-    most one example away from its device's share of the total speed."""
+def proportional_shards(
+    attempt: Callable[[int, Sequence[float]], Sequence[int]],
+) -> str:
+    """`attempt(batch_size, speeds)` returns whole sizes that add up to the batch, each
+    at most one example away from its device's share of the total speed."""
     for batch_size, speeds in SPEEDS:
         sizes = list(attempt(batch_size, speeds))
         call = f"for a batch of {batch_size} and speeds {speeds} you gave {sizes}"
@@ -34,29 +36,39 @@ def proportional_shards(attempt: Callable[[int, Sequence[float]], Sequence[int]]
         for rank, (size, speed) in enumerate(zip(sizes, speeds, strict=True)):
             share = batch_size * speed / sum(speeds)
             if abs(size - share) > 1 + 1e-9:
-                raise Wrong(f"{call}; the share of device {rank} is {share:.1f} examples.")
+                raise Wrong(
+                    f"{call}; the share of device {rank} is {share:.1f} examples."
+                )
     return "the sizes add up to the batch and follow the speeds."
 
 
 @exercise("mean-loss-weights")
 def mean_loss_weights(attempt: Callable[[Sequence[int]], Sequence[float]]) -> str:
-    """`attempt(sizes)` returns the factor of each rank's mean loss that makes the average over
-    ranks the mean over the batch; decided on random gradients, one for each example."""
+    """`attempt(sizes)` returns the factor of each rank's mean loss that makes the
+    average over ranks the mean over the batch; decided on random gradients, one for
+    each example."""
     generator = torch.Generator().manual_seed(0)
     for sizes in SHARDS:
         weights = list(attempt(sizes))
         if len(weights) != len(sizes):
-            raise Wrong(f"for shards of {sizes} you gave {len(weights)} factors: one for each.")
+            raise Wrong(
+                f"for shards of {sizes} you gave {len(weights)} factors: one for each."
+            )
         gradients = torch.randn(sum(sizes), dtype=torch.float64, generator=generator)
         shards = gradients.split(sizes)
         means = [shard.mean() if len(shard) else torch.zeros(()) for shard in shards]
-        found = _average([weight * mean for weight, mean in zip(weights, means, strict=True)])
+        found = _average(
+            [weight * mean for weight, mean in zip(weights, means, strict=True)]
+        )
         if not torch.isclose(found, gradients.mean(), rtol=1e-9, atol=1e-12):
             raise Wrong(
-                f"for shards of {sizes} your factors {weights} make a gradient of {found:.4f}, "
-                f"but the mean over the batch is {gradients.mean():.4f}."
+                f"for shards of {sizes} your factors {weights} make a gradient of "
+                f"{found:.4f}, but the mean over the batch is {gradients.mean():.4f}."
             )
-    return "the average over ranks is the mean over the batch, also for unequal and empty shards."
+    return (
+        "the average over ranks is the mean over the batch, also for unequal and "
+        "empty shards."
+    )
 
 
 def _average(values: Sequence[Tensor]) -> Tensor:

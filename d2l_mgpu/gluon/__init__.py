@@ -1,14 +1,16 @@
-"""The two chapters on data parallelism in MXNet Gluon: the names and their meaning are PyTorch's.
+"""The two chapters on data parallelism in MXNet Gluon: the names and their meaning are
+PyTorch's.
 
-MXNet was retired in 2023, but it still runs, on Python 3.11. Importing this package switches MXNet
-to its NumPy interface, `npx.set_np()`, without which there are neither scalars nor empty arrays,
-and Gluon's blocks return arrays of an older kind. MXNet keeps this switch for each thread: a thread
-that you start has to call `npx.set_np()` itself.
+MXNet was retired in 2023, but it still runs, on Python 3.11. Importing this package
+switches MXNet to its NumPy interface, `npx.set_np()`, without which there are neither
+scalars nor empty arrays, and Gluon's blocks return arrays of an older kind. MXNet keeps
+this switch for each thread: a thread that you start has to call `npx.set_np()` itself.
 """
 
 try:
     from mxnet import npx
-except (ImportError, AttributeError, OSError) as error:  # too new a numpy, a missing library
+# too new a numpy, a missing library
+except (ImportError, AttributeError, OSError) as error:
     raise ImportError(
         "d2l_mgpu.gluon needs MXNet, which was retired in 2023, on Python 3.11: "
         f'pip install "mxnet==1.9.1" "numpy==1.23.5" ({error}).'

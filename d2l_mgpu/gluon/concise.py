@@ -1,14 +1,14 @@
 """Data parallelism concisely: any Gluon network, one process, `gluon.Trainer`.
 
-A Gluon parameter holds one copy per context, and `Trainer.step` adds up the copies' gradients,
-updates, and leaves all copies equal. This module adds what makes k contexts equal one: losses
-summed over unequal shards, a gradient from every context in every step, and an evaluation that
-counts each example once.
+A Gluon parameter holds one copy per context, and `Trainer.step` adds up the copies'
+gradients, updates, and leaves all copies equal. This module adds what makes k contexts
+equal one: losses summed over unequal shards, a gradient from every context in every
+step, and an evaluation that counts each example once.
 
-What k contexts do not share are the running statistics of BatchNorm: each context updates its own
-copy with its own shards. MXNet exchanges them only once, when the trainer's first step copies those
-of the first context to all. Each replica predicts with its own, and `save_parameters` writes their
-mean over the contexts.
+What k contexts do not share are the running statistics of BatchNorm: each context
+updates its own copy with its own shards. MXNet exchanges them only once, when the
+trainer's first step copies those of the first context to all. Each replica predicts
+with its own, and `save_parameters` writes their mean over the contexts.
 """
 
 import time
@@ -28,8 +28,8 @@ from d2l_mgpu.history import Epoch, check_epochs, summary
 def init_weights(
     net: gluon.Block, devices: Sequence[mx.Context], std: float = 0.01, seed: int = 0
 ) -> None:
-    """Start `net` afresh, with equal copies on all `devices`: weights from N(0, std^2), biases 0;
-    BatchNorm and its statistics as when they were new.
+    """Start `net` afresh, with equal copies on all `devices`: weights from N(0, std^2),
+    biases 0; BatchNorm and its statistics as when they were new.
 
     Seeds MXNet's random numbers: weights that wait for data are drawn when it arrives.
     """
@@ -42,10 +42,11 @@ def evaluate_accuracy_gpus(
     data_iter: Iterable[tuple[np.ndarray, np.ndarray]],
     split_f: Callable = split_batch,
 ) -> float:
-    """Return the fraction of examples predicted right, every context of `net` doing its own shard.
+    """Return the fraction of examples predicted right, every context of `net` doing its
+    own shard.
 
-    However a batch divides, an example counts once. `split_f(X, y, devices)` returns what
-    `split_batch` does; labels have the shape (n,).
+    However a batch divides, an example counts once. `split_f(X, y, devices)` returns
+    what `split_batch` does; labels have the shape (n,).
     """
     devices = next(iter(net.collect_params().values())).list_ctx()
     hits = total = 0
@@ -56,7 +57,8 @@ def evaluate_accuracy_gpus(
             for X_, y_, _ in shards
             if len(y_) > 0
         ]
-        hits += sum(int(n) for n in right)  # reading a number waits for its device: do it last
+        # reading a number waits for its device: do it last
+        hits += sum(int(n) for n in right)
         total += len(y)
     return hits / total
 
@@ -68,17 +70,22 @@ def train_batch(
     devices: Sequence[mx.Context],
     trainer: gluon.Trainer,
 ) -> np.ndarray:
-    """Take one step on a batch with the copies of `net` on `devices`; return the mean loss."""
+    """Take one step on a batch with the copies of `net` on `devices`; return the mean
+    loss."""
     losses = []
     with autograd.record():
-        for X_shard, y_shard, device in zip(*split_batch(X, y, devices), devices, strict=True):
+        for X_shard, y_shard, device in zip(
+            *split_batch(X, y, devices), devices, strict=True
+        ):
             weight = 1.0
-            if len(y_shard) == 0:  # else `trainer` would add this device's last gradient again
+            # else `trainer` would add this device's last gradient again
+            if len(y_shard) == 0:
                 X_shard, y_shard = X[:1].as_in_ctx(device), y[:1].as_in_ctx(device)
                 weight = 0.0
             losses.append(weight * loss(net(X_shard), y_shard).sum())
     autograd.backward(losses)
-    trainer.step(len(X))  # sums the gradients over the devices, divides by the whole batch's size
+    # sums the gradients over the devices, divides by the whole batch's size
+    trainer.step(len(X))
     return sum(shard_loss.as_in_ctx(devices[0]) for shard_loss in losses) / len(X)
 
 
@@ -93,12 +100,12 @@ def train(
     load_data: Callable = load_data_fashion_mnist,
     seed: int = 0,
 ) -> list[Epoch]:
-    """Train `net` from fresh weights on `num_gpus` devices; leave the result in `net`, on them.
+    """Train `net` from new weights on `num_gpus` devices; the result stays in `net`.
 
-    `batch_size` is the total over all devices. Runs with the same seed start from the same
-    weights and see the same batches, whatever the number of devices. `load_data(batch_size)`
-    returns the training and the test batches, each in a list or the like, over which every epoch
-    can loop anew; `std` is the spread of the first weights.
+    `batch_size` is the total over all devices. Runs with the same seed start from the
+    same weights, of spread `std`, and see the same batches on any number of devices.
+    `load_data(batch_size)` returns training and test batches, each a list or the like
+    that every epoch can loop over.
     """
     check_epochs(num_epochs)
     devices = get_devices(num_gpus)

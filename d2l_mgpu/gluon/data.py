@@ -16,7 +16,8 @@ def from_torch(tensor: Tensor) -> np.ndarray:
 
 
 class ArrayBatches:
-    """The batches of the PyTorch edition, each copied to `mx.cpu(0)` when its turn comes."""
+    """The batches of the PyTorch edition, each copied to `mx.cpu(0)` when its turn
+    comes."""
 
     def __init__(self, batches: data.Batches) -> None:
         self.batches = batches
@@ -35,10 +36,11 @@ class ArrayBatches:
 def load_data_fashion_mnist(
     batch_size: int, resize: int | None = None, **options: Any
 ) -> tuple[ArrayBatches, ArrayBatches]:
-    """Load the training and the test batches; the arguments, the images and their order are those
-    of `d2l_mgpu.load_data_fashion_mnist`.
+    """Load the training and the test batches; the arguments, the images and their order
+    are those of `d2l_mgpu.load_data_fashion_mnist`.
 
-    A batch is X, float32 (n, 1, 28, 28) in 0..1, and y, int64 (n,), both on `mx.cpu(0)`.
+    A batch is X, float32 (n, 1, 28, 28) in 0..1, and y, int64 (n,), both on
+    `mx.cpu(0)`.
     """
     train_iter, test_iter = data.load_data_fashion_mnist(batch_size, resize, **options)
     return ArrayBatches(train_iter), ArrayBatches(test_iter)

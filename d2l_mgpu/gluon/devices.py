@@ -1,8 +1,8 @@
 """Which contexts a run uses: MXNet's word for a device is context.
 
-Unlike PyTorch, MXNet tells `cpu(0)` from `cpu(1)`, although they are the same processor: an array
-lives in exactly one of them. So replicas on one machine without a GPU are separate copies, and
-nothing has to share a context.
+Unlike PyTorch, MXNet tells `cpu(0)` from `cpu(1)`, although they are the same
+processor: an array lives in exactly one of them. So replicas on one machine without a
+GPU are separate copies, and nothing has to share a context.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,13 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[mx.Context]:
     Raises ValueError when `num_devices` is not an integer >= 1.
     """
     available = mx.context.num_gpus()
-    more = f"; MXNet finds {available} GPU(s) here, and for more devices than that it takes"
-    num_devices = integer("num_devices", num_devices, more=f"{more} contexts of the CPU")
+    more = (
+        f"; MXNet finds {available} GPU(s) here, and for more devices than that it "
+        "takes"
+    )
+    num_devices = integer(
+        "num_devices", num_devices, more=f"{more} contexts of the CPU"
+    )
     device = mx.gpu if num_devices <= available else mx.cpu
     devices = [device(index) for index in range(num_devices)]
     if not quiet:
@@ -33,6 +38,6 @@ def get_devices(num_devices: int, *, quiet: bool = False) -> list[mx.Context]:
 
 
 def synchronize(devices: Sequence[mx.Context] = ()) -> None:
-    """Wait until all queued work is done, whichever `devices` are named; without it a clock
-    measures only how fast work is queued. MXNet queues on the CPU, too."""
+    """Wait until all queued work is done, whichever `devices` are named; without it a
+    clock measures only how fast work is queued. MXNet queues on the CPU, too."""
     npx.waitall()

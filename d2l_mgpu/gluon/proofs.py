@@ -1,9 +1,10 @@
-"""Proofs that several contexts compute what one computes, and that MXNet computes what PyTorch
-computes.
+"""Proofs that several contexts compute what one computes, and that MXNet computes what
+PyTorch computes.
 
-Arrays are compared by the functions of `d2l_mgpu.proofs`, as tensors that share their memory. So
-each argument here may hold arrays of MXNet or tensors of PyTorch, and both may be compared.
-MXNet's CPU computes in float64 what the two networks need, so 1e-12 is the tolerance here, too.
+Arrays are compared by the functions of `d2l_mgpu.proofs`, as tensors that share their
+memory. So each argument here may hold arrays of MXNet or tensors of PyTorch, and both
+may be compared. MXNet's CPU computes in float64 what the two networks need, so 1e-12 is
+the tolerance here, too.
 """
 
 import ctypes
@@ -31,8 +32,8 @@ def as_tensors(arrays: Iterable[np.ndarray]) -> list[Tensor]:
     tensors = []
     for x in arrays:
         if not isinstance(x, Tensor):
-            # oneDNN may keep an array in a layout of its own, which DLPack cannot describe. Asking
-            # for its address puts it back; no public function does.
+            # oneDNN may keep an array in a layout of its own, which DLPack cannot
+            # describe. Asking for its address puts it back; no public function does.
             check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(ctypes.c_void_p())))
             x = from_dlpack(mx.nd.to_dlpack_for_read(x))
         tensors.append(x.detach())
@@ -40,11 +41,12 @@ def as_tensors(arrays: Iterable[np.ndarray]) -> list[Tensor]:
 
 
 def copy_weights(source: torch.nn.Module, net: gluon.Block) -> None:
-    """Give `net`, initialized and of the same layers and dtype, the parameters and statistics of a
-    network of PyTorch, on all its devices.
+    """Give `net`, initialized and of the same layers and dtype, the parameters and
+    statistics of a network of PyTorch, on all its devices.
 
-    Parameters go by their place in the network, `3.0.conv1.weight`, which both frameworks name
-    alike; only BatchNorm's weight and bias are called gamma and beta in Gluon.
+    Parameters go by their place in the network, `3.0.conv1.weight`, which both
+    frameworks name alike; only BatchNorm's weight and bias are called gamma and beta in
+    Gluon.
     """
     weights = source.state_dict()
     for name, parameter in net._collect_params_with_prefix().items():
@@ -52,9 +54,11 @@ def copy_weights(source: torch.nn.Module, net: gluon.Block) -> None:
         parameter.set_data(from_torch(weights[name]))
 
 
-def largest_difference(ours: Iterable[np.ndarray], theirs: Iterable[np.ndarray]) -> float:
-    """Return the largest absolute difference between two lists of arrays of equal shapes; NaN where
-    one holds NaN."""
+def largest_difference(
+    ours: Iterable[np.ndarray], theirs: Iterable[np.ndarray]
+) -> float:
+    """Return the largest absolute difference between two lists of arrays of equal
+    shapes; NaN where one holds NaN."""
     return proofs.largest_difference(as_tensors(ours), as_tensors(theirs))
 
 
@@ -63,8 +67,11 @@ def assert_replicas_identical(device_params: Sequence[Sequence[np.ndarray]]) -> 
     proofs.assert_replicas_identical([as_tensors(params) for params in device_params])
 
 
-def assert_equals_one_device(ours: Sequence[np.ndarray], one_device: Sequence[np.ndarray]) -> float:
-    """Insist that `ours` equals what one device computed, up to rounding; return the difference."""
+def assert_equals_one_device(
+    ours: Sequence[np.ndarray], one_device: Sequence[np.ndarray]
+) -> float:
+    """Insist that `ours` equals what one device computed, up to rounding; return the
+    difference."""
     return proofs.assert_equals_one_device(as_tensors(ours), as_tensors(one_device))
 
 
@@ -77,11 +84,12 @@ def prove_equals_one_device(
     num_steps: int = 3,
     dtype: str = "float64",
 ) -> float:
-    """Train LeNet on `devices` and on one device, on the same batches, and compare every step.
+    """Train LeNet on `devices` and on one device, on the same batches, and compare
+    every step.
 
-    The one device uses nothing but autograd on the mean loss of the whole batch. Returns the
-    largest difference over all steps; raises AssertionError where the replicas come apart, share
-    storage, or leave the path of the one device.
+    The one device uses nothing but autograd on the mean loss of the whole batch.
+    Returns the largest difference over all steps; raises AssertionError where the
+    replicas come apart, share storage, or leave the path of the one device.
     """
     start = [p.astype(dtype) for p in lenet_params()]
     one_device = [p.copy() for p in start]
@@ -101,5 +109,7 @@ def prove_equals_one_device(
         synchronize()  # before anything can happen to the batch
         train_batch(X, y, device_params, devices, lr)
         assert_replicas_identical(device_params)
-        difference = max(difference, assert_equals_one_device(device_params[0], one_device))
+        difference = max(
+            difference, assert_equals_one_device(device_params[0], one_device)
+        )
     return difference

@@ -1,5 +1,5 @@
-"""What `launch` leaves as it was in the process that calls it, whatever happens and however often
-Ctrl-C is pressed."""
+"""What `launch` leaves as it was in the process that calls it, whatever happens and
+however often Ctrl-C is pressed."""
 
 import gc
 import logging
@@ -17,7 +17,9 @@ from typing import Any
 def uninterrupted() -> Iterator[None]:
     """Put a Ctrl-C off until the block has ended."""
     handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+    if threading.current_thread() is not threading.main_thread() or not callable(
+        handler
+    ):
         yield  # no Ctrl-C comes here as an exception
         return
     pressed = False
@@ -37,13 +39,15 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def caller_as_before() -> Iterator[None]:
-    """Give the caller its `__main__`, loggers, environment and children back unchanged."""
+    """Give the caller its `__main__`, loggers, environment and children back
+    unchanged."""
     import torch.distributed.elastic.agent.server.local_elastic_agent  # noqa: F401  # makes loggers
 
     main: dict[str, Any] = vars(sys.modules["__main__"])
     names: tuple[str, ...] = ("__file__", "__spec__")
     hidden = {name: main[name] for name in names if name in main}
-    switch = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # else the agent opens a port for nobody
+    # else the agent opens a port for nobody
+    switch = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
     was_switched = os.environ.get(switch)
     loggers = [
         logging.getLogger(name)
@@ -71,6 +75,8 @@ def caller_as_before() -> Iterator[None]:
             if was_switched is not None:
                 os.environ[switch] = was_switched
             gc.collect()  # the agent's semaphores still need the tracker
-            if not (was_tracking or active_children()):  # another thread's may be using it
-                with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has no children
+            # another thread's may be using it
+            if not (was_tracking or active_children()):
+                # a caller that ignores SIGCHLD has no children
+                with suppress(ChildProcessError):
                     tracker._stop()

@@ -1,9 +1,10 @@
-"""How `launch` starts processes: copied from a fork server that has imported torch, or anew.
+"""How `launch` starts processes: copied from a fork server that has imported torch, or
+anew.
 
-Importing torch takes a new process seconds, and starting as the copy of a process that has done it
-takes milliseconds. The server is multiprocessing's, but not the one that all of a program share:
-that one may have been started by somebody else, without torch, and would print nothing of what
-other people's processes print.
+Importing torch takes a new process seconds, and starting as the copy of a process that
+has done it takes milliseconds. The server is multiprocessing's, but not the one that
+all of a program share: that one may have been started by somebody else, without torch,
+and would print nothing of what other people's processes print.
 """
 
 import atexit
@@ -34,7 +35,8 @@ from typing import Any
 _PATIENCE = 60.0  # seconds that the server gets to import torch
 _LONGEST = 70  # bytes of the name of a folder for a socket, whose path may have 107
 _COMMAND = (
-    "import sys; sys.path = {}; from d2l_mgpu.processes.preloaded import serve; serve({}, {}, {!r})"
+    "import sys; sys.path = {}; "
+    "from d2l_mgpu.processes.preloaded import serve; serve({}, {}, {!r})"
 )
 # Variables that are read once, when a program or a library is loaded, begin like this.
 _READ_ONCE = re.compile(
@@ -43,13 +45,18 @@ _READ_ONCE = re.compile(
 
 
 def start_method() -> str:
-    """Return how to start processes: "d2l_mgpu", from the fork server, which then is running, on
-    Linux; elsewhere, where the server cannot run or D2L_MGPU_START asks for it, "spawn".
+    """Return how to start processes: "d2l_mgpu", from the fork server, which then is
+    running, on Linux; elsewhere, where the server cannot run or D2L_MGPU_START asks for
+    it, "spawn".
 
     Raises RuntimeError where no Python can be started.
     """
     asked = os.environ.get("D2L_MGPU_START")
-    if sys.platform != "linux" or asked == "spawn" or multiprocessing.current_process().daemon:
+    if (
+        sys.platform != "linux"
+        or asked == "spawn"
+        or multiprocessing.current_process().daemon
+    ):
         return "spawn"  # a daemon may not have children: multiprocessing will say so
     try:
         return "d2l_mgpu" if SERVER.is_ready() or SERVER.start() else "spawn"
@@ -63,15 +70,17 @@ class _Server(forkserver.ForkServer):
     def __init__(self) -> None:
         super().__init__()
         self._forkserver_address: str = ""
-        self._forkserver_alive_fd: int | None = None  # closed when all who hold it have ended
+        # closed when all who hold it have ended
+        self._forkserver_alive_fd: int | None = None
         self.pid = 0
         self.inherited: Any = None
-        self.folder = ""  # of its socket; this and the next only in the process that started it
+        # of its socket; this and the next only in the process that started it
+        self.folder = ""
         self.process: subprocess.Popen[bytes] | None = None
 
     def connect_to_new_process(self, fds: Sequence[int]) -> tuple[int, int]:
-        """Ask for a copy. As multiprocessing does up to Python 3.13, without the key of later
-        versions: nobody else can open the folder of our socket."""
+        """Ask for a copy. As multiprocessing does up to Python 3.13, without the key of
+        later versions: nobody else can open the folder of our socket."""
         with socket(AF_UNIX) as client:
             client.connect(self._forkserver_address)
             status, child_status = os.pipe()
@@ -88,15 +97,26 @@ class _Server(forkserver.ForkServer):
         return status, data
 
     def is_ready(self) -> bool:
-        """Whether it runs, can be reached, and is what a server started now would be."""
-        ended = self.process.poll() is not None if self.process else self.pid != os.getppid()
-        return not ended and os.path.exists(self._forkserver_address) and self.inherited == _now()
+        """Whether it runs, can be reached, and is what a server started now would
+        be."""
+        ended = (
+            self.process.poll() is not None
+            if self.process
+            else self.pid != os.getppid()
+        )
+        return (
+            not ended
+            and os.path.exists(self._forkserver_address)
+            and self.inherited == _now()
+        )
 
     def start(self) -> bool:
         """Start it, instead of the one there was, and return whether that succeeded."""
         self.stop()
         long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST
-        self.folder = tempfile.mkdtemp(prefix="d2l-mgpu-server-", dir="/tmp" if long else None)
+        self.folder = tempfile.mkdtemp(
+            prefix="d2l-mgpu-server-", dir="/tmp" if long else None
+        )
         self._forkserver_address = f"{self.folder}/socket"
         self.inherited = _now()
         alive, self._forkserver_alive_fd = os.pipe()
@@ -139,7 +159,8 @@ class _Server(forkserver.ForkServer):
             rmtree(folder, ignore_errors=True)  # it was killed, or never started
 
     def forget(self) -> None:
-        """In a child that somebody has forked: have no server, and do not keep the parent's."""
+        """In a child that somebody has forked: have no server, and do not keep the
+        parent's."""
         if self.process:
             self.process.returncode = 0  # it is not ours to wait for
         self._let_go()
@@ -151,21 +172,25 @@ class _Server(forkserver.ForkServer):
         self.pid, self.folder, self.process = 0, "", None
 
     def adopt(self) -> None:
-        """In a rank: let what it launches come from the server that it came from itself."""
+        """In a rank: let what it launches come from the server that it came from
+        itself."""
         common: Any = forkserver._forkserver
         if common._forkserver_alive_fd is not None:
             self._forkserver_address = common._forkserver_address
             self._forkserver_alive_fd = common._forkserver_alive_fd
-            os.set_inheritable(common._forkserver_alive_fd, False)  # not to programs of the rank
+            # not to programs of the rank
+            os.set_inheritable(common._forkserver_alive_fd, False)
             self.pid, self.inherited = os.getppid(), _now()
 
 
 def _now() -> Any:
-    """Return what a server has for good from when it is started: code, and what a process
-    inherits from its caller."""
+    """Return what a server has for good from when it is started: code, and what a
+    process inherits from its caller."""
     package = Path(__file__).parent.parent
     files = {path: path.stat().st_mtime_ns for path in package.glob("**/*.py")}
-    environment = {name: value for name, value in os.environ.items() if _READ_ONCE.match(name)}
+    environment = {
+        name: value for name, value in os.environ.items() if _READ_ONCE.match(name)
+    }
     status = Path("/proc/self/status").read_text().splitlines()
     umask = [line for line in status if line.startswith("Umask")]
     limits = Path("/proc/self/limits").read_text()

@@ -1,7 +1,7 @@
 """The processes of a job as one group: they meet, stop together, and say who is lost.
 
-`process_group` is for programs that `torchrun` starts on any number of nodes; the same program
-started alone is a group of one.
+`process_group` is for programs that `torchrun` starts on any number of nodes; the same
+program started alone is a group of one.
 """
 
 import os
@@ -25,7 +25,8 @@ LONGEST = 1_000_000  # seconds, eleven days; clocks overflow, one here, one ther
 
 @dataclass
 class Group:
-    """This process among the others: its place, its device, and whether it was asked to stop."""
+    """This process among the others: its place, its device, and whether it was asked to
+    stop."""
 
     rank: int
     world_size: int
@@ -34,8 +35,8 @@ class Group:
     asked_to_stop: bool = False
 
     def all_stop(self) -> bool:
-        """Whether any rank was asked to stop. A collective: all ranks get the same answer, so
-        that all of them stop after the same step."""
+        """Whether any rank was asked to stop. A collective: all ranks get the same
+        answer, so that all of them stop after the same step."""
         return self.any_rank(self.asked_to_stop)
 
     def any_rank(self, says_yes: bool) -> bool:
@@ -52,16 +53,19 @@ class Group:
 
 @contextmanager
 def process_group(timeout: float) -> Iterator[Group]:
-    """Inside, `torch.distributed` is initialized, and SIGTERM, Ctrl-C and the end of the terminal
-    (SIGHUP) ask for a stop.
+    """Inside, `torch.distributed` is initialized, and SIGTERM, Ctrl-C and the end of
+    the terminal (SIGHUP) ask for a stop.
 
-    Under `torchrun` this meets the other processes; inside `launch`, which has started a group,
-    it is that group; otherwise a group of one. No collective waits longer than `timeout` seconds.
-    If one fails, this process says which nodes are silent and ends with exit code 1. Raises
-    ValueError for a `timeout` or an environment that cannot be right.
+    Under `torchrun` this meets the other processes; inside `launch`, which has started
+    a group, it is that group; otherwise a group of one. No collective waits longer than
+    `timeout` seconds. If one fails, this process says which nodes are silent and ends
+    with exit code 1. Raises ValueError for a `timeout` or an environment that cannot be
+    right.
     """
     if not 0 < timeout <= LONGEST:
-        raise ValueError(f"timeout must be above 0 and up to {LONGEST} seconds, not {timeout!r}.")
+        raise ValueError(
+            f"timeout must be above 0 and up to {LONGEST} seconds, not {timeout!r}."
+        )
     if dist.is_initialized():
         yield Group(dist.get_rank(), dist.get_world_size(), rank_device(), node_name())
         return
@@ -77,7 +81,9 @@ def process_group(timeout: float) -> Iterator[Group]:
         join_process_group(devices, local_rank, store, rank, world_size, limit)
         heartbeat = Heartbeat(store, rank, world_size)
     except RuntimeError as error:
-        leave(f"A process on {node_name()} could not meet the others: {first_line(error)}")
+        leave(
+            f"A process on {node_name()} could not meet the others: {first_line(error)}"
+        )
     group = Group(rank, world_size, rank_device(), node_name())
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
@@ -90,7 +96,8 @@ def process_group(timeout: float) -> Iterator[Group]:
     except RuntimeError as error:
         if not blames_peer(error):
             raise
-        # Torchrun, when it asks us to stop, knows who failed and waits for us: then in haste.
+        # Torchrun, when it asks us to stop, knows who failed and waits for us: then in
+        # haste.
         diagnosis = heartbeat.diagnosis(in_haste=lambda: group.asked_to_stop)
         leave(
             f"Rank {rank} on {group.node} lost the others: {diagnosis}.\n"
@@ -98,19 +105,26 @@ def process_group(timeout: float) -> Iterator[Group]:
         )
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) == group._ask:  # nobody has put another in its place
+            # nobody has put another in its place
+            if signal.getsignal(number) == group._ask:
                 signal.signal(number, handler)
-        if together:  # after an error of this rank alone, taking leave could wait for ever
+        # after an error of this rank alone, taking leave could wait for ever
+        if together:
             heartbeat.stop()
             dist.destroy_process_group()
 
 
 def _place_on_this_node() -> tuple[int, int]:
-    """Return (rank, number of ranks) on this node, as torchrun has put it into the environment."""
-    found = [os.environ.get(f"LOCAL_{name}", "not set") for name in ("RANK", "WORLD_SIZE")]
+    """Return (rank, number of ranks) on this node, as torchrun has put it into the
+    environment."""
+    found = [
+        os.environ.get(f"LOCAL_{name}", "not set") for name in ("RANK", "WORLD_SIZE")
+    ]
     if not all(map(str.isdecimal, found)) or int(found[0]) >= int(found[1]):
         raise ValueError(
             "TORCHELASTIC_RUN_ID is set, as torchrun does, but LOCAL_RANK is {} and "
-            "LOCAL_WORLD_SIZE is {}: unset it, or start this with torchrun.".format(*found)
+            "LOCAL_WORLD_SIZE is {}: unset it, or start this with torchrun.".format(
+                *found
+            )
         )
     return int(found[0]), int(found[1])

@@ -1,4 +1,5 @@
-"""The folder of a launch, and the process that removes it if nobody else is left to do so."""
+"""The folder of a launch, and the process that removes it if nobody else is left to do
+so."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 from d2l_mgpu.processes.caller import uninterrupted
 
-# Runs until its standard input ends, which is when the caller has died, however it died: then
-# nobody else is left to end the ranks (each leads a process group) and to remove their folder and,
-# on Linux, their semaphores, which bear its name: the process that multiprocessing has for them is
-# killed, too, where a whole process group is.
+# Runs until its standard input ends, which is when the caller has died, however it
+# died: then nobody else is left to end the ranks (each leads a process group) and to
+# remove their folder and, on Linux, their semaphores, which bear its name: the process
+# that multiprocessing has for them is killed, too, where a whole process group is.
 _GUARD = """
 trap '' HUP INT TERM
 read -r _
@@ -26,8 +27,8 @@ rm -rf "$1" "/dev/shm/sem.${1##*/}"-*
 
 @contextmanager
 def guarded_folder() -> Iterator[Path]:
-    """A temporary folder that is removed even when this process is killed, and with it the ranks
-    whose `.pid` files are there, and semaphores that are made meanwhile."""
+    """A temporary folder that is removed even when this process is killed, and with it
+    the ranks whose `.pid` files are there, and semaphores that are made meanwhile."""
     folder = TemporaryDirectory(prefix="d2l-mgpu-", ignore_cleanup_errors=True)
     guard = None
     try:

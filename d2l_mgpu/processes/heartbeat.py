@@ -1,9 +1,11 @@
-"""Who is missing when a collective fails: heartbeats in the store that the ranks met through.
+"""Who is missing when a collective fails: heartbeats in the store that the ranks met
+through.
 
-What a failed collective reports is an address at best, and often only that time is up. So every
-rank counts its seconds in the store, from a thread, also while it waits in a collective: a rank
-that is alive is never mistaken for one that is gone. After a failure the ranks whose counts stand
-still are the missing ones, and the first rank to find out writes its diagnosis down for the others.
+What a failed collective reports is an address at best, and often only that time is up.
+So every rank counts its seconds in the store, from a thread, also while it waits in a
+collective: a rank that is alive is never mistaken for one that is gone. After a failure
+the ranks whose counts stand still are the missing ones, and the first rank to find out
+writes its diagnosis down for the others.
 """
 
 import os
@@ -35,13 +37,17 @@ class Heartbeat:
         self.nodes: list[str] = [""] * world_size
         dist.all_gather_object(self.nodes, node_name())
         self.rank, self.stopped = rank, threading.Event()
-        self.found: str | None = None  # who is missing, as this rank or another has found out
-        # A store of its own for each thread: one that waits for an answer blocks its other users.
+        # who is missing, as this rank or another has found out
+        self.found: str | None = None
+        # A store of its own for each thread: one that waits for an answer blocks its
+        # other users.
         self.counts, self.asked = (
             dist.PrefixStore("heartbeat", store.clone() if world_size > 1 else store)
             for _ in range(2)
         )
-        self.thread = threading.Thread(target=self._beat, name="d2l_mgpu.heartbeat", daemon=True)
+        self.thread = threading.Thread(
+            target=self._beat, name="d2l_mgpu.heartbeat", daemon=True
+        )
         self.thread.start()
 
     def stop(self) -> None:
@@ -49,13 +55,15 @@ class Heartbeat:
         self.thread.join(PATIENCE)
 
     def diagnosis(self, in_haste: Callable[[], bool]) -> str:
-        """Say which ranks and nodes are missing; takes SILENCE seconds, at most PATIENCE.
+        """Say which ranks and nodes are missing; takes SILENCE seconds, at most
+        PATIENCE.
 
         As soon as `in_haste()` it only sees whether the store is still there.
         """
         # In threads, because a store behind a cut line answers neither yes nor no.
         roll_call, look = (
-            threading.Thread(target=task, daemon=True) for task in (self._call_roll, self._look)
+            threading.Thread(target=task, daemon=True)
+            for task in (self._call_roll, self._look)
         )
         roll_call.start()
         give_up = time.monotonic() + PATIENCE
@@ -77,7 +85,9 @@ class Heartbeat:
     def _look(self) -> None:
         with suppress(RuntimeError):
             self.asked.add(str(self.rank), 0)
-            self.found = self.found or "torchrun has ended it, because of another on its node"
+            self.found = (
+                self.found or "torchrun has ended it, because of another on its node"
+            )
 
     def _call_roll(self) -> None:
         ranks = range(len(self.nodes))
@@ -90,9 +100,12 @@ class Heartbeat:
             found = (
                 f"no sign of life from {nodes}: rank {', '.join(map(str, missing))}"
                 if missing
-                else "all ranks are alive: one of them did not call the collective, or was too slow"
+                else "all ranks are alive: one of them did not call the collective, "
+                "or was too slow"
             )
-            # Who comes later may find those gone who have already left because of the failure.
+            # Who comes later may find those gone who have already left because of the
+            # failure.
             self.found = self.asked.compare_set("diagnosis", "", found).decode()
             if self.rank == 0 and len(missing) < len(ranks) - 1:
-                time.sleep(3 * BEAT)  # the store goes when we do: let the others read this first
+                # the store goes when we do: let the others read this first
+                time.sleep(3 * BEAT)

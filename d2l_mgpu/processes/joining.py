@@ -1,4 +1,5 @@
-"""How a process becomes one rank of several, which it is, and on which device it computes."""
+"""How a process becomes one rank of several, which it is, and on which device it
+computes."""
 
 import time
 import uuid
@@ -13,7 +14,8 @@ _device: torch.device | None = None  # of this rank; set in a process group only
 
 
 def rank_device() -> torch.device:
-    """Return the device of this rank; outside a process group, the first of this machine."""
+    """Return the device of this rank; outside a process group, the first of this
+    machine."""
     return get_devices(1, quiet=True)[0] if _device is None else _device
 
 
@@ -30,10 +32,11 @@ def join_process_group(
     world_size: int,
     timeout: timedelta | None = None,
 ) -> None:
-    """Meet the other ranks through `store`, with `devices[local_rank]` as this rank's device.
+    """Meet the other ranks through `store`, with `devices[local_rank]` as this rank's
+    device.
 
-    `devices` are those of all ranks on this node. Gloo where ranks share a device, which NCCL
-    refuses; tensors on the CPU always travel by gloo.
+    `devices` are those of all ranks on this node. Gloo where ranks share a device,
+    which NCCL refuses; tensors on the CPU always travel by gloo.
     """
     global _device
     device = _device = devices[local_rank]
@@ -42,7 +45,9 @@ def join_process_group(
         torch.accelerator.set_device_index(device.index)
     backend = "gloo"
     if own:
-        backend = f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+        backend = (
+            f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+        )
     agree_on(backend, store, rank, world_size)
     dist.init_process_group(
         backend,
@@ -52,11 +57,13 @@ def join_process_group(
         world_size=world_size,
         device_id=device if own and device.type == "cuda" else None,
     )
-    dist.barrier()  # a rank that is done at once must not leave before the others have connected
+    # a rank that is done at once must not leave before the others have connected
+    dist.barrier()
 
 
 def agree_on(backend: str, store: dist.Store, rank: int, world_size: int) -> None:
-    """Raise ValueError if a rank would use another backend: all would wait for each other.
+    """Raise ValueError if a rank would use another backend: all would wait for each
+    other.
 
     Rank 0 looks at all others, and they at rank 0.
     """
@@ -65,18 +72,21 @@ def agree_on(backend: str, store: dist.Store, rank: int, world_size: int) -> Non
         theirs = store.get(f"backend/{peer}").decode()
         if theirs != backend:
             raise ValueError(
-                f"Rank {rank} would send by {backend}, but rank {peer} by {theirs}: all nodes need "
-                "as many GPUs as they have ranks, or none. Look at `nvidia-smi` on each, or hide "
-                "the GPUs with CUDA_VISIBLE_DEVICES=''."
+                f"Rank {rank} would send by {backend}, but rank {peer} by {theirs}: "
+                "all nodes need as many GPUs as they have ranks, or none. Look at "
+                "`nvidia-smi` on each, or hide the GPUs with CUDA_VISIBLE_DEVICES=''."
             )
 
 
-def rendezvous(store: dist.Store, rank: int, world_size: int, timeout: float) -> dist.Store:
+def rendezvous(
+    store: dist.Store, rank: int, world_size: int, timeout: float
+) -> dist.Store:
     """Return a part of `store` that only the ranks alive now use.
 
-    When torchrun restarts the workers, its store still holds the addresses of the dead, and a
-    rank that is quicker than its peer would read one of those. So rank 0 chooses a name that was
-    never used, and tells it to each rank that asks with such a name itself.
+    When torchrun restarts the workers, its store still holds the addresses of the dead,
+    and a rank that is quicker than its peer would read one of those. So rank 0 chooses
+    a name that was never used, and tells it to each rank that asks with such a name
+    itself.
     """
     name = uuid.uuid4().hex
     if rank > 0:
@@ -87,7 +97,8 @@ def rendezvous(store: dist.Store, rank: int, world_size: int, timeout: float) ->
     absent, give_up = set(range(1, world_size)), time.monotonic() + timeout
     while absent:
         for peer in sorted(absent):
-            if store.check([f"asks/{peer}"]):  # perhaps in the name of a dead one: no harm
+            # perhaps in the name of a dead one: no harm
+            if store.check([f"asks/{peer}"]):
                 store.set(f"answer/{store.get(f'asks/{peer}').decode()}", name)
             if store.check([f"{name}/{peer}"]):
                 absent.remove(peer)

@@ -1,4 +1,5 @@
-"""What the ranks print, on its way to the standard output of the process that launched them."""
+"""What the ranks print, on its way to the standard output of the process that launched
+them."""
 
 import codecs
 import sys
@@ -7,7 +8,8 @@ from pathlib import Path
 
 
 class Output:
-    """What one rank prints, on its way from its file to the caller's standard output."""
+    """What one rank prints, on its way from its file to the caller's standard
+    output."""
 
     def __init__(self, file: Path, prefix: str) -> None:
         self.file, self.prefix = file, prefix
@@ -16,7 +18,8 @@ class Output:
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def show(self, ended: bool = False) -> None:
-        """Print what is new; with a prefix only complete lines, until the rank has `ended`."""
+        """Print what is new; with a prefix only complete lines, until the rank has
+        `ended`."""
         with suppress(FileNotFoundError), self.file.open("rb") as file:
             file.seek(self.seen)
             while new := file.read(2**20):
@@ -39,10 +42,12 @@ class Output:
         if text:
             # A terminal may lack letters that the rank could write into its file.
             known = getattr(sys.stdout, "encoding", None) or "utf-8"
-            with suppress(OSError, ValueError):  # closed or full: the results matter more
+            # closed or full: the results matter more
+            with suppress(OSError, ValueError):
                 print(text.encode(known, "replace").decode(known), end="", flush=True)
 
 
 def _last_state(line: str) -> str:
-    """Of a progress bar, which returns to the start of its line, keep only the last state."""
+    """Of a progress bar, which returns to the start of its line, keep only the last
+    state."""
     return line[max(line.rstrip("\r").rfind("\r"), 0) :]

@@ -1,8 +1,9 @@
 """What runs inside each process that `launch` starts, and what it is sent.
 
-A worker joins the process group, calls the function it was sent, and leaves what came of it in the
-folder of its launch: `<rank>.returned` or `<rank>.raised`, beside `<rank>.pid`, `<rank>.out`
-(what it printed) and `<rank>.fatal` (what native code wrote before it died).
+A worker joins the process group, calls the function it was sent, and leaves what came
+of it in the folder of its launch: `<rank>.returned` or `<rank>.raised`, beside
+`<rank>.pid`, `<rank>.out` (what it printed) and `<rank>.fatal` (what native code wrote
+before it died).
 """
 
 import faulthandler
@@ -28,6 +29,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from d2l_mgpu.exactness import modes_of_torch, set_modes
 from d2l_mgpu.processes.fork_server import SERVER
 from d2l_mgpu.processes.joining import join_process_group
 from d2l_mgpu.processes.lost_peer import blames_peer, first_line
@@ -36,7 +38,8 @@ from d2l_mgpu.processes.threads import limit_threads
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception on its way to the caller; the live object keeps frames that cannot travel."""
+    """An exception on its way to the caller; the live object keeps frames that cannot
+    travel."""
 
     summary: str  # "ValueError: no such shard"
     traceback: str
@@ -46,12 +49,13 @@ class Raised:
 
 
 def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
-    """Pickle into `file` what a worker needs, with the source lines of notebook cells for its
-    tracebacks. Raises TypeError that names the argument that cannot travel."""
+    """Pickle into `file` what a worker needs, with the source lines of notebook cells
+    for its tracebacks. Raises TypeError that names the argument that cannot travel."""
     import cloudpickle
 
     sources = {
-        name: (entry[0], None, *entry[2:])  # no time stamp: there is no file to compare it with
+        # no time stamp: there is no file to compare it with
+        name: (entry[0], None, *entry[2:])
         for name, entry in linecache.cache.items()
         if len(entry) == 4 and not os.path.exists(name)
     }
@@ -65,7 +69,8 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
         name = getattr(fn, "__name__", type(fn).__name__)
         parts = [(f"the function {name}", fn)]
         parts += [
-            (f"argument {i} of {name}, a {type(a).__name__},", a) for i, a in enumerate(args, 1)
+            (f"argument {i} of {name}, a {type(a).__name__},", a)
+            for i, a in enumerate(args, 1)
         ]
         for what, part in parts:
             try:
@@ -79,9 +84,13 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...], file: Path) -> None:
 
 
 def work(
-    folder: str, devices: list[torch.device], num_threads: int, environment: dict[str, str]
+    folder: str,
+    devices: list[torch.device],
+    num_threads: int,
+    environment: dict[str, str],
 ) -> None:
-    """Run the job in `folder` as the rank that the elastic agent put into the environment."""
+    """Run the job in `folder` as the rank that the elastic agent put into the
+    environment."""
     import cloudpickle
 
     rank = int(os.environ["RANK"])
@@ -91,7 +100,8 @@ def work(
         _be_like_a_new_process(environment)
         _redirect_output(stem)
     except BaseException:
-        os._exit(1)  # the folder is gone, since the caller was killed: leave nothing elsewhere
+        # the folder is gone, since the caller was killed: leave nothing elsewhere
+        os._exit(1)
     try:
         _join_group(rank, devices, Path(folder) / "store")
         limit_threads(num_threads)
@@ -108,42 +118,26 @@ def work(
                 cloudpickle.dump(raised, file)
             sys.stdout.flush()
             if raised.blames_peer:
-                time.sleep(60)  # let the caller find the peer that died; it will then end us
+                # let the caller find the peer that died; it will then end us
+                time.sleep(60)
         finally:
-            os._exit(1)  # the process group may be stuck: do not try to take leave of it
+            # the process group may be stuck: do not try to take leave of it
+            os._exit(1)
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def modes_of_torch() -> tuple[Any, ...]:
-    """What `set_modes` takes: how this process makes tensors and computes with them."""
-    return (
-        torch.get_default_dtype(),
-        torch.get_float32_matmul_precision(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark),
-    )
-
-
-def set_modes(modes: tuple[Any, ...]) -> None:
-    """Compute as the process does that these `modes_of_torch` are from."""
-    dtype, precision, deterministic, warn_only, cudnn = modes
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = cudnn
-    torch.set_default_dtype(dtype)
-    torch.set_float32_matmul_precision(precision)
-    if deterministic:  # else it is so in a new process; saying it imports a compiler, in seconds
-        torch.use_deterministic_algorithms(True, warn_only=warn_only)
-
-
 def _live_and_die_with_caller(stem: Path) -> None:
-    """Die at once of SIGINT, and on Linux when the caller dies. Lead a process group that those
-    who know `<stem>.pid` can kill: this process and what it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback: the caller tells the reader
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while we were starting
+    """Die at once of SIGINT, and on Linux when the caller dies. Lead a process group
+    that those who know `<stem>.pid` can kill: this process and what it starts."""
+    # no traceback: the caller tells the reader
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # blocked while we were starting
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     caller = multiprocessing.parent_process()
     assert caller is not None
-    if sys.platform == "linux":  # the kernel tells of the end of the pipe that only the caller has
+    # the kernel tells of the end of the pipe that only the caller has
+    if sys.platform == "linux":
         fcntl.fcntl(caller.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(caller.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(caller.sentinel, fcntl.F_SETFL, os.O_ASYNC)
@@ -155,16 +149,21 @@ def _live_and_die_with_caller(stem: Path) -> None:
 
 
 def _be_like_a_new_process(environment: dict[str, str]) -> None:
-    """Take over what a copy of the fork server has not inherited from the caller; a process that
-    was started anew has it."""
-    os.environ.update(environment | dict(os.environ))  # the agent's own variables are here already
-    np.random.seed()  # else all ranks would draw the same; Python's generator sees to it itself
+    """Take over what a copy of the fork server has not inherited from the caller; a
+    process that was started anew has it."""
+    # the agent's own variables are here already
+    os.environ.update(environment | dict(os.environ))
+    # else all ranks would draw the same; Python's generator sees to it itself
+    np.random.seed()
     torch.default_generator.seed()
 
 
 def _redirect_output(stem: Path) -> None:
-    """Send what the function prints to `<stem>.out`; what torch's C++ warns of stays out of it."""
-    out = stem.with_suffix(".out").open("a", buffering=1, encoding="utf-8", errors="replace")
+    """Send what the function prints to `<stem>.out`; what torch's C++ warns of stays
+    out of it."""
+    out = stem.with_suffix(".out").open(
+        "a", buffering=1, encoding="utf-8", errors="replace"
+    )
     fatal = stem.with_suffix(".fatal").open("a")
     os.dup2(out.fileno(), 1)  # also for programs that the function starts
     os.dup2(fatal.fileno(), 2)
@@ -184,8 +183,9 @@ def _join_group(rank: int, devices: list[torch.device], store: Path) -> None:
         if not re.search("Unable to find address|bind:", str(error)):
             raise
         raise OSError(
-            f"ranks meet over the loopback interface {loopback}, which is down or has no free port "
-            f"({first_line(error)}); on Linux, `ip link set {loopback} up` brings it up"
+            f"ranks meet over the loopback interface {loopback}, which is down or has "
+            f"no free port ({first_line(error)}); on Linux, `ip link set {loopback} "
+            "up` brings it up"
         ) from None
 
 
@@ -199,8 +199,9 @@ def _send(result: Any, rank: int, stem: Path) -> None:
         raise _no_room_for(f"the result of rank {rank}", error) from None
     except Exception as error:
         raise TypeError(
-            f"the result of rank {rank}, a {type(result).__name__}, cannot be sent back to the "
-            f"caller ({error}); return numbers, tensors or a state_dict instead."
+            f"the result of rank {rank}, a {type(result).__name__}, cannot be sent "
+            f"back to the caller ({error}); return numbers, tensors or a state_dict "
+            "instead."
         ) from None
 
 
@@ -208,8 +209,8 @@ def _no_room_for(what: str, error: OSError) -> OSError:
     folder = tempfile.gettempdir()
     return OSError(
         error.errno,
-        f"{what} cannot be written to {folder} ({error.strerror}): make room there, or name "
-        "another folder in the environment variable TMPDIR",
+        f"{what} cannot be written to {folder} ({error.strerror}): make room there, or "
+        "name another folder in the environment variable TMPDIR",
     )
 
 
@@ -230,7 +231,9 @@ def _describe(error: BaseException) -> Raised:
         summary = f"it called sys.exit({code}); let the function return instead"
     return Raised(
         summary=summary,
-        traceback="".join(traceback.format_exception(type(error), error, trace)).rstrip(),
+        traceback="".join(
+            traceback.format_exception(type(error), error, trace)
+        ).rstrip(),
         seconds=time.monotonic(),
         blames_peer=blames_peer(error),
         pickled=pickled,

@@ -1,10 +1,11 @@
 """Checkpoints that survive a kill at any moment, and that say so when they are damaged.
 
-A checkpoint is a folder `step-00000120`: the files of `torch.distributed.checkpoint`, to which
-every rank has written its part, and `checkpoint.json`, which names the run, says where each tensor
-lies, and holds a SHA-256 of each file and of itself. It is written as `.writing-00000120` beside
-the others, flushed to disk and only then renamed, so that a folder with a final name is whole. The
-newest two are kept: if the disk damages one, there is another.
+A checkpoint is a folder `step-00000120`: the files of `torch.distributed.checkpoint`,
+to which every rank has written its part, and `checkpoint.json`, which names the run,
+says where each tensor lies, and holds a SHA-256 of each file and of itself. It is
+written as `.writing-00000120` beside the others, flushed to disk and only then renamed,
+so that a folder with a final name is whole. The newest two are kept: if the disk
+damages one, there is another.
 
 With several nodes, the folder must lie on a file system that all of them see.
 """
@@ -37,7 +38,8 @@ State = dict[str, dict[str, Any]]  # tensors, in parts: model, optimizer, ranks
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `checkpoint.json` says: the `facts` that were saved, and where each tensor lies."""
+    """What `checkpoint.json` says: the `facts` that were saved, and where each tensor
+    lies."""
 
     path: Path
     step: int
@@ -46,11 +48,13 @@ class Checkpoint:
 
 
 def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
-    """Write `state[part][name]` as the checkpoint of `step`, and `facts` into `checkpoint.json`.
+    """Write `state[part][name]` as the checkpoint of `step`, and `facts` into
+    `checkpoint.json`.
 
-    A collective: every rank calls it, and what ranks hold under the same name is the same.
-    Raises CheckpointError when it cannot be written; then the folder is as it was before. Raises
-    ValueError or TypeError for a step, state or facts that could not be found or loaded again.
+    A collective: every rank calls it, and what ranks hold under the same name is the
+    same. Raises CheckpointError when it cannot be written; then the folder is as it was
+    before. Raises ValueError or TypeError for a step, state or facts that could not be
+    found or loaded again.
     """
     _must_come_back(step, state, facts)
     final, writing = folder / f"step-{step:08}", folder / f".writing-{step:08}"
@@ -59,35 +63,42 @@ def save(folder: Path, step: int, state: State, facts: dict[str, Any]) -> Path:
         files, tensors = {path.name for path in writing.iterdir()}, places(metadata)
         if elsewhere := {name for name, *_ in tensors.values()} - files:
             raise CheckpointError(
-                f"{writing / min(elsewhere)} was written by another node, but cannot be seen on "
-                f"{node_name()}: --checkpoint-dir must name one folder that all nodes share."
+                f"{writing / min(elsewhere)} was written by another node, but cannot "
+                f"be seen on {node_name()}: --checkpoint-dir must name one folder that "
+                "all nodes share."
             )
-        seal(writing, {"format": FORMAT, "step": step, "facts": facts, "tensors": tensors})
+        seal(
+            writing,
+            {"format": FORMAT, "step": step, "facts": facts, "tensors": tensors},
+        )
         discard(final)  # of this very step, before the run was set back
         writing.rename(final)
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)  # the rename itself
         os.close(handle)
-        # Newer ones are damaged, and the run was set back behind them: they do not count.
+        # Newer ones are damaged, and the run was set back behind them: they do not
+        # count.
         for old in [path for path in steps(folder) if step_of(path) <= step][KEPT:]:
             discard(old)
 
     try:
         on_rank_0(lambda: writing.mkdir(parents=True))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it works without other processes: we know
+            # that it works without other processes: we know
+            warnings.simplefilter("ignore")
             metadata = dcp.save(state, checkpoint_id=writing)
         on_rank_0(lambda: finish(metadata))
     except (OSError, dcp.CheckpointException) as error:
         raise CheckpointError(
             f"The checkpoint of step {step} could not be written to {folder}, where "
-            f"{_free(folder)} MB are free: {_reason(error)}. Make room or choose another "
-            "--checkpoint-dir; earlier checkpoints are untouched."
+            f"{_free(folder)} MB are free: {_reason(error)}. Make room or choose "
+            "another --checkpoint-dir; earlier checkpoints are untouched."
         ) from error
     finally:
         if dist.get_rank() == 0:
             with suppress(OSError):
-                discard(writing)  # what is left of a failure, on a disk that may be full
+                # what is left of a failure, on a disk that may be full
+                discard(writing)
     return final
 
 
@@ -99,23 +110,29 @@ def check(path: Path) -> Checkpoint:
     record = sealed(path)
     if record.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path} has format {record.get('format')!r}, but this reads {FORMAT!r}: go on with "
-            "the version that wrote it, or start anew in another folder."
+            f"{path} has format {record.get('format')!r}, but this reads {FORMAT!r}: "
+            "go on with the version that wrote it, or start anew in another folder."
         )
     check_files(path, record)
     match record:
-        case {"step": int(step), "facts": dict(facts), "tensors": tensors, "files": files} if (
-            step == step_of(path) and are_places(tensors, files)
-        ):
+        case {
+            "step": int(step),
+            "facts": dict(facts),
+            "tensors": tensors,
+            "files": files,
+        } if step == step_of(path) and are_places(tensors, files):
             return Checkpoint(path, step, facts, tensors)
-    raise CheckpointError(f"{path / 'checkpoint.json'} does not describe this checkpoint.")
+    raise CheckpointError(
+        f"{path / 'checkpoint.json'} does not describe this checkpoint."
+    )
 
 
 def find(folder: Path, fall_back: bool = False) -> tuple[Checkpoint, list[str]] | None:
     """Return the newest checkpoint in `folder`, and what was wrong with newer ones.
 
-    None where there is none. A damaged one raises CheckpointError, unless `fall_back` allows the
-    one before it. A collective: rank 0 looks, so that all ranks resume from the same one.
+    None where there is none. A damaged one raises CheckpointError, unless `fall_back`
+    allows the one before it. A collective: rank 0 looks, so that all ranks resume from
+    the same one.
     """
 
     def look() -> tuple[Checkpoint, list[str]] | None:
@@ -127,10 +144,13 @@ def find(folder: Path, fall_back: bool = False) -> tuple[Checkpoint, list[str]] 
                 problems.append(str(error))
                 if not fall_back:
                     raise CheckpointError(
-                        f"{error} To go on from the checkpoint before it, add --fall-back."
+                        f"{error} To go on from the checkpoint before it, add "
+                        "--fall-back."
                     ) from None
         if problems:
-            raise CheckpointError(" ".join([*problems, "No checkpoint before it is left."]))
+            raise CheckpointError(
+                " ".join([*problems, "No checkpoint before it is left."])
+            )
         return None
 
     return on_rank_0(look)
@@ -139,28 +159,33 @@ def find(folder: Path, fall_back: bool = False) -> tuple[Checkpoint, list[str]] 
 def load(checkpoint: Checkpoint, state: State) -> None:
     """Fill `state` in place from the `checkpoint` that `check` has found whole.
 
-    A collective. Raises CheckpointError, and fills nothing, when a rank cannot read its part, when
-    a tensor has another shape or dtype, or when the checkpoint lacks a key of `state`, or has one
-    besides the ranks' own that `state` lacks: a momentum that nobody loads would be lost without a
-    word.
+    A collective. Raises CheckpointError, and fills nothing, when a rank cannot read its
+    part, when a tensor has another shape or dtype, or when the checkpoint lacks a key
+    of `state`, or has one besides the ranks' own that `state` lacks: a momentum that
+    nobody loads would be lost without a word.
     """
     path, there = checkpoint.path, checkpoint.tensors
-    wanted = {f"{part}.{name}": x for part, entries in state.items() for name, x in entries.items()}
+    wanted = {
+        f"{part}.{name}": x
+        for part, entries in state.items()
+        for name, x in entries.items()
+    }
     other_options = "Resume with the options it was written with."
 
     def read_all() -> dict[str, Tensor]:
         shared = {name for name in there if not name.startswith("ranks.")}
         if odd := sorted(wanted.keys() - there.keys()) + sorted(shared - wanted.keys()):
             raise CheckpointError(
-                f"{path} does not fit this run: {odd[0]} (and {len(odd) - 1} more) is only in one "
-                f"of them. {other_options}"
+                f"{path} does not fit this run: {odd[0]} (and {len(odd) - 1} more) is "
+                f"only in one of them. {other_options}"
             )
         found = {name: read(path, name, there[name]) for name in wanted}
         for name, ours in wanted.items():
             if _kind(found[name]) != _kind(ours):
                 raise CheckpointError(
-                    f"{path} does not fit this run: its {name} is {_kind(found[name])}, but here "
-                    f"it is {_kind(ours)}. {other_options}"
+                    f"{path} does not fit this run: its {name} is "
+                    f"{_kind(found[name])}, but here it is {_kind(ours)}. "
+                    f"{other_options}"
                 )
         return found
 
@@ -169,12 +194,13 @@ def load(checkpoint: Checkpoint, state: State) -> None:
 
 
 def load_weights(folder: str | Path) -> dict[str, Tensor]:
-    """Return the `state_dict` of the model in the newest checkpoint in `folder`, on the CPU.
+    """Return the `state_dict` of the model in the newest checkpoint in `folder`, on the
+    CPU.
 
-    Raises FileNotFoundError when there is no checkpoint, CheckpointError when it is damaged. No
-    file can make this run code, whoever has written it. That the weights are those of the run you
-    think of, nothing here can tell: the checksums find accidents, not forgeries. Take checkpoints
-    from people you trust.
+    Raises FileNotFoundError when there is no checkpoint, CheckpointError when it is
+    damaged. No file can make this run code, whoever has written it. That the weights
+    are those of the run you think of, nothing here can tell: the checksums find
+    accidents, not forgeries. Take checkpoints from people you trust.
     """
     newest = steps(Path(folder))
     if not newest:
@@ -196,8 +222,9 @@ def _must_come_back(step: int, state: State, facts: dict[str, Any]) -> None:
         for name, value in entries.items():
             if type(value) not in (Tensor, nn.Parameter):
                 raise TypeError(
-                    f"A checkpoint holds tensors, but {part}.{name} is a {type(value).__name__}: "
-                    "put numbers and text into `facts`, and leave out what JSON cannot say."
+                    f"A checkpoint holds tensors, but {part}.{name} is a "
+                    f"{type(value).__name__}: put numbers and text into `facts`, and "
+                    "leave out what JSON cannot say."
                 )
     json.dumps(facts)  # its TypeError comes on every rank, and now
 
@@ -214,8 +241,8 @@ def _free(folder: Path) -> str:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """The first cause: `torch.distributed.checkpoint` collects those of all ranks. A lost peer is
-    raised as such, since it is not a matter of the disk."""
+    """The first cause: `torch.distributed.checkpoint` collects those of all ranks. A
+    lost peer is raised as such, since it is not a matter of the disk."""
     if isinstance(error, dcp.CheckpointException) and error.failures:
         return _reason(next(iter(error.failures.values()))[0])
     if blames_peer(error):

@@ -1,7 +1,8 @@
-"""A folder under seal: `checkpoint.json` holds a SHA-256 of each file beside it, and of itself.
+"""A folder under seal: `checkpoint.json` holds a SHA-256 of each file beside it, and of
+itself.
 
-A seal tells of accidents, such as a damaged disk. It does not tell who has written the folder:
-checksums are no secret, and a forger computes them too.
+A seal tells of accidents, such as a damaged disk. It does not tell who has written the
+folder: checksums are no secret, and a forger computes them too.
 """
 
 import hashlib
@@ -12,11 +13,13 @@ from typing import Any
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be used or written; the message names the file and says what to do."""
+    """A checkpoint cannot be used or written; the message names the file and says what
+    to do."""
 
 
 def seal(folder: Path, record: dict[str, Any]) -> None:
-    """Write `record` and the checksums of all files in `folder` to its `checkpoint.json`."""
+    """Write `record` and the checksums of all files in `folder` to its
+    `checkpoint.json`."""
     files = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
     record = {**record, "files": files}
     record["sha256"] = _sha256_of(record)
@@ -27,17 +30,23 @@ def seal(folder: Path, record: dict[str, Any]) -> None:
 
 
 def sealed(folder: Path) -> dict[str, Any]:
-    """Return the record in `folder`; raises CheckpointError unless it is as it was written."""
+    """Return the record in `folder`; raises CheckpointError unless it is as it was
+    written."""
     record_file = folder / "checkpoint.json"
     if record_file.exists() and not record_file.is_file():
-        raise CheckpointError(f"{record_file} is not a file.")  # reading a pipe would wait
+        # reading a pipe would wait
+        raise CheckpointError(f"{record_file} is not a file.")
     try:
         record = json.loads(record_file.read_bytes())
         whole = isinstance(record, dict) and record.get("sha256") == _sha256_of(record)
     except FileNotFoundError:
-        raise CheckpointError(f"{folder} is no checkpoint: it has no checkpoint.json.") from None
+        raise CheckpointError(
+            f"{folder} is no checkpoint: it has no checkpoint.json."
+        ) from None
     except OSError as error:
-        raise CheckpointError(f"{record_file} cannot be read: {error.strerror}.") from None
+        raise CheckpointError(
+            f"{record_file} cannot be read: {error.strerror}."
+        ) from None
     except (ValueError, RecursionError):  # no JSON, or brackets without end
         whole = False
     if not whole:
@@ -46,17 +55,23 @@ def sealed(folder: Path) -> dict[str, Any]:
 
 
 def check_files(folder: Path, record: dict[str, Any]) -> None:
-    """Raise CheckpointError unless each file that `record` names is as it was written."""
+    """Raise CheckpointError unless each file that `record` names is as it was
+    written."""
     files = record.get("files")
     if not isinstance(files, dict):
-        raise CheckpointError(f"{folder / 'checkpoint.json'} does not say which files there are.")
+        raise CheckpointError(
+            f"{folder / 'checkpoint.json'} does not say which files there are."
+        )
     for name, expected in files.items():
         file = folder / name
         try:
             if file.parent != folder or not file.is_file():
-                raise CheckpointError(f"{file} is missing: the checkpoint is not complete.")
+                raise CheckpointError(
+                    f"{file} is missing: the checkpoint is not complete."
+                )
             found = _sha256(file)
-        except OSError as error:  # a disk does not always return wrong bits: often, none
+        # a disk does not always return wrong bits: often, none
+        except OSError as error:
             raise CheckpointError(f"{file} cannot be read: {error.strerror}.") from None
         if found != expected:
             raise CheckpointError(f"{file} is damaged: its checksum does not fit.")

@@ -17,7 +17,8 @@ from d2l_mgpu.train.folder import without_waiting
 class Report:
     """The reports of one rank; what concerns all of them, rank 0 says.
 
-    `events` is the file that gets events as lines of JSON; without `progress` there is no bar.
+    `events` is the file that gets events as lines of JSON; without `progress` there is
+    no bar.
     """
 
     def __init__(self, group: Group, events: Path | None, *, progress: bool) -> None:
@@ -27,11 +28,17 @@ class Report:
         """A progress bar on rank 0, where somebody watches."""
         from tqdm import tqdm
 
-        watched = self.group.rank == 0 and self.progress and sys.stderr and sys.stderr.isatty()
+        watched = (
+            self.group.rank == 0
+            and self.progress
+            and sys.stderr
+            and sys.stderr.isatty()
+        )
         return tqdm(total=total, initial=done, unit="step", disable=not watched)
 
     def epoch(self, epoch: Epoch, step: int) -> None:
-        """Say that `epoch` has ended with `step`: on standard output, and as an event."""
+        """Say that `epoch` has ended with `step`: on standard output, and as an
+        event."""
         figures = {
             "epoch": epoch.number,
             "loss": epoch.loss,
@@ -56,15 +63,20 @@ class Report:
             self.log(event, **facts)
 
     def log(self, event: str, **facts: Any) -> None:
-        """Append a line to the events; in one write, so that the ranks' lines stay whole."""
+        """Append a line to the events; in one write, so that the ranks' lines stay
+        whole."""
         if self.events is not None:
-            with _named(self.events), open(self.events, "a", opener=without_waiting) as file:
+            with (
+                _named(self.events),
+                open(self.events, "a", opener=without_waiting) as file,
+            ):
                 file.write(_json({"event": event, **facts}) + "\n")
 
 
 @contextmanager
 def _named(file: Path | str) -> Iterator[None]:
-    """Inside, an OSError says which file it is about: on a full disk, writing does not."""
+    """Inside, an OSError says which file it is about: on a full disk, writing does
+    not."""
     try:
         yield
     except OSError as error:
@@ -72,6 +84,11 @@ def _named(file: Path | str) -> Iterator[None]:
 
 
 def _json(facts: dict[str, Any]) -> str:
-    """One line of JSON, which has no infinity and no NaN: a loss that has diverged is null."""
-    bad = {name for name, x in facts.items() if isinstance(x, float) and not math.isfinite(x)}
+    """One line of JSON, which has no infinity and no NaN: a loss that has diverged is
+    null."""
+    bad = {
+        name
+        for name, x in facts.items()
+        if isinstance(x, float) and not math.isfinite(x)
+    }
     return json.dumps({name: None if name in bad else x for name, x in facts.items()})

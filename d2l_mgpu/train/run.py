@@ -1,4 +1,5 @@
-"""One run as its options say: it begins or resumes, trains, saves, and stops when asked to."""
+"""One run as its options say: it begins or resumes, trains, saves, and stops when asked
+to."""
 
 import argparse
 import contextlib
@@ -44,9 +45,15 @@ class TrainingRun:
                 num_test=options.num_test,
                 source=options.source,
             )
-        images, names = train_iter.dataset, [field.name for field in dataclasses.fields(Recipe)]
+        images, names = (
+            train_iter.dataset,
+            [field.name for field in dataclasses.fields(Recipe)],
+        )
         recipe = Recipe(**{name: getattr(options, name) for name in names})
-        self.facts = {"model": options.model, "images": f"{len(images)} of {images.name}"}
+        self.facts = {
+            "model": options.model,
+            "images": f"{len(images)} of {images.name}",
+        }
         self.facts |= dataclasses.asdict(recipe)
         self.agree()
         self.trainer = Trainer(_net(options), images, recipe, group)
@@ -61,9 +68,12 @@ class TrainingRun:
         """
         if self.folder is None:
             return self.take_steps()
-        # After a restart rank 0 may be on another node, and the last one not yet given up for dead.
+        # After a restart rank 0 may be on another node, and the last one not yet given
+        # up for dead.
         restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-        with one_writer(self.folder, self.options.timeout / 2 if restarted else 0.0) as note:
+        with one_writer(
+            self.folder, self.options.timeout / 2 if restarted else 0.0
+        ) as note:
             if note:
                 self.report.say(note)
             self.resume(self.folder)
@@ -77,10 +87,14 @@ class TrainingRun:
                 for loss in trainer.steps():
                     bar.update()
                     if trainer.step % options.events_every == 0:
-                        dist.all_reduce(mean := loss.cpu())  # gloo takes nothing else from MPS
-                        self.report.log_once("step", step=trainer.step, loss=mean.item())
+                        # gloo takes nothing else from MPS
+                        dist.all_reduce(mean := loss.cpu())
+                        self.report.log_once(
+                            "step", step=trainer.step, loss=mean.item()
+                        )
                         self.require(math.isfinite(mean.item()))
-                    ended = trainer.sampler.position == len(trainer.sampler)  # then see below
+                    # then see below
+                    ended = trainer.sampler.position == len(trainer.sampler)
                     if not ended and self.save(options.checkpoint_every):
                         self.stop()
                 self.require(trainer.is_finite())
@@ -93,8 +107,8 @@ class TrainingRun:
         return history
 
     def agree(self) -> None:
-        """Raise ValueError unless all ranks do the same: nodes have command lines of their own,
-        and one that cannot download the images would draw them."""
+        """Raise ValueError unless all ranks do the same: nodes have command lines of
+        their own, and one that cannot download the images would draw them."""
         collectives = ("checkpoint_every", "events_every", "allow_nan")
         own = {name: getattr(self.options, name) for name in collectives}
         own |= self.facts | {"checkpoint_dir": self.folder is not None}
@@ -104,8 +118,9 @@ class TrainingRun:
             for name, value in theirs.items():
                 if value != everyone[0][name]:
                     raise ValueError(
-                        f"rank {rank} has {name.replace('_', '-')} {value}, but rank 0 has "
-                        f"{everyone[0][name]}: use the same options and images on all nodes."
+                        f"rank {rank} has {name.replace('_', '-')} {value}, but rank 0 "
+                        f"has {everyone[0][name]}: use the same options and images on "
+                        "all nodes."
                     )
 
     def resume(self, folder: Path) -> None:
@@ -117,8 +132,8 @@ class TrainingRun:
         path = saved.path
         if self.options.resume == "never":
             raise ValueError(
-                f"{folder} holds {path.name} of an earlier run, and --resume never does not touch "
-                "it: remove it, or name another --checkpoint-dir."
+                f"{folder} holds {path.name} of an earlier run, and --resume never "
+                "does not touch it: remove it, or name another --checkpoint-dir."
             )
         self.compare(path, saved.facts)
         before, now = self.trainer.load(saved), self.group.world_size
@@ -126,39 +141,47 @@ class TrainingRun:
         for problem in problems:
             self.report.say(f"{problem} Going back to {path.name}.")
         place = self.trainer.sampler
-        where = f"epoch {place.epoch + 1}, {place.position} of {len(place)} batches done"
+        where = (
+            f"epoch {place.epoch + 1}, {place.position} of {len(place)} batches done"
+        )
         if place.epoch >= self.options.epochs:
-            where = f"all {place.epoch} epochs are done already, nothing is left to train"
+            where = (
+                f"all {place.epoch} epochs are done already, nothing is left to train"
+            )
         self.report.say(f"Resuming from {path.name}: {where}.")
         if before != now:
             self.report.say(
-                f"The number of processes was {before} and is {now}: the batches stay the same, "
-                "but are cut into other shards, so that sums round differently."
+                f"The number of processes was {before} and is {now}: the batches stay "
+                "the same, but are cut into other shards, so that sums round "
+                "differently."
             )
         self.report.log_once("resume", step=self.saved, path=path.name, saved_by=before)
 
     def compare(self, path: Path, facts: dict[str, Any]) -> None:
         """Raise ValueError unless the checkpoint is of a run with the same recipe."""
         free = "epochs" if self.options.schedule == "constant" else None
-        theirs = dataclasses.asdict(Recipe()) | facts  # older checkpoints lack newer options
+        # older checkpoints lack newer options
+        theirs = dataclasses.asdict(Recipe()) | facts
         for name, ours in self.facts.items():
             if name != free and theirs.get(name) != ours:
                 raise ValueError(
-                    f"{path} was written with {name.replace('_', '-')} {theirs.get(name)}, but "
-                    f"this run has {ours}: resume with the same, or name another --checkpoint-dir."
+                    f"{path} was written with {name.replace('_', '-')} "
+                    f"{theirs.get(name)}, but this run has {ours}: resume with the "
+                    "same, or name another --checkpoint-dir."
                 )
 
     def require(self, finite: bool) -> None:
         """Raise ValueError unless all is `finite`, or need not be."""
         if not finite and not self.options.allow_nan:
             raise ValueError(
-                f"By step {self.trainer.step} the loss or a weight has become NaN or infinite, and "
-                "no checkpoint is written of that: begin anew with a smaller --lr, or add "
-                "--allow-nan to go on."
+                f"By step {self.trainer.step} the loss or a weight has become NaN or "
+                "infinite, and no checkpoint is written of that: begin anew with a "
+                "smaller --lr, or add --allow-nan to go on."
             )
 
     def save(self, every: int | None) -> bool:
-        """Save if `every` divides the step or a rank was asked to stop; return whether one was."""
+        """Save if `every` divides the step or a rank was asked to stop; return whether
+        one was."""
         step, stop = self.trainer.step, self.group.all_stop()
         due = stop or (every is not None and step % every == 0)
         if self.folder is not None and due and step != self.saved:

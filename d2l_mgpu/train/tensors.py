@@ -1,8 +1,10 @@
-"""Where the tensors of a checkpoint lie, in plain numbers, and how they are read without risk.
+"""Where the tensors of a checkpoint lie, in plain numbers, and how they are read
+without risk.
 
-`torch.distributed.checkpoint` writes tensors one behind the other into `__0_0.distcp`, as
-`torch.save` does, and where they are into `.metadata`. That is a pickle, and to read a pickle is to
-run the code in it. So it is left to other programs: we keep what it says in `checkpoint.json`.
+`torch.distributed.checkpoint` writes tensors one behind the other into `__0_0.distcp`,
+as `torch.save` does, and where they are into `.metadata`. That is a pickle, and to read
+a pickle is to run the code in it. So it is left to other programs: we keep what it says
+in `checkpoint.json`.
 """
 
 import io
@@ -19,14 +21,20 @@ Place = list[Any]  # [name of the file, first byte, number of bytes]
 
 
 def places(metadata: Metadata) -> dict[str, Place]:
-    """Return where each tensor lies that `torch.distributed.checkpoint.save` has written."""
+    """Return where each tensor lies that `torch.distributed.checkpoint.save` has
+    written."""
     parts = metadata.storage_data.items()
-    return {index.fqn: [part.relative_path, part.offset, part.length] for index, part in parts}
+    return {
+        index.fqn: [part.relative_path, part.offset, part.length]
+        for index, part in parts
+    }
 
 
 def are_places(found: object, files: dict[str, str]) -> bool:
     """Whether `found` says of each name where in one of `files` a tensor lies."""
-    return isinstance(found, dict) and all(_is_place(place, files) for place in found.values())
+    return isinstance(found, dict) and all(
+        _is_place(place, files) for place in found.values()
+    )
 
 
 def _is_place(place: object, files: dict[str, str]) -> bool:
@@ -39,7 +47,8 @@ def _is_place(place: object, files: dict[str, str]) -> bool:
 def read(folder: Path, name: str, place: Place) -> Tensor:
     """Return the tensor `name` that lies at `place` in `folder`, on the CPU.
 
-    Raises CheckpointError when it cannot be read, and when there is anything but a tensor.
+    Raises CheckpointError when it cannot be read, and when there is anything but a
+    tensor.
     """
     file, first, size = folder / place[0], *place[1:]
     try:

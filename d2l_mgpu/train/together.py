@@ -1,4 +1,5 @@
-"""Work on files that succeeds or fails on all ranks together: an error of one is raised by each."""
+"""Work on files that succeeds or fails on all ranks together: an error of one is raised
+by each."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,7 +12,8 @@ T = TypeVar("T")
 
 
 def on_rank_0(act: Callable[[], T]) -> T:
-    """Return `act()` of rank 0 on every rank, or raise its OSError or CheckpointError on each."""
+    """Return `act()` of rank 0 on every rank, or raise its OSError or CheckpointError
+    on each."""
     outcome: list[Any] = [None, None]
     if dist.get_rank() == 0:
         try:
@@ -26,7 +28,8 @@ def on_rank_0(act: Callable[[], T]) -> T:
 
 
 def on_all_ranks(act: Callable[[], T]) -> T:
-    """Return this rank's `act()`; if one rank's raises a CheckpointError, raise it on each."""
+    """Return this rank's `act()`; if one rank's raises a CheckpointError, raise it on
+    each."""
     result, problem = None, None
     try:
         result = act()

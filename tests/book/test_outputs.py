@@ -83,6 +83,27 @@ def test_what_the_sanitizer_names_may_differ_and_nothing_else() -> None:
     assert compared(old, cell("x", prints("accuracy 0.9, 3.5 h on cuda:0"))).differences
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("4.4e-16", "0.0e+00", True),
+        ("4.4e-16", "9.9e-10", True),
+        ("4.4e-16", "1.2e-07", False),  # float32 where float64 was meant
+        ("1.2e-07", "9.9e-05", True),
+        ("1.2e-07", "1.2e-04", False),
+        ("1.2e-07", "0.0e+00", False),  # nothing was compared
+        ("1.5e-02", "1.6e-02", False),
+        ("4.4e-16", "nan", False),
+        ("4.4e-16", "inf", False),
+    ],
+)
+def test_a_difference_that_is_rounding_is_compared_by_its_size(
+    old: str, new: str, same: bool
+) -> None:
+    cells = (cell("x", prints(f"{each} from one device")) for each in (old, new))
+    assert bool(compared(*cells).differences) != same
+
+
 @pytest.mark.parametrize("tag", ["nbval-ignore-output", "nbval-skip"])
 def test_cells_with_the_tags_of_nbval_are_left_out(tag: str) -> None:
     result = compared(cell("x", prints("1")), cell("x", prints("2"), tags=(tag,)))

@@ -50,7 +50,7 @@ def test_the_header_says_who_translated_and_when(spoken: Language, path: Path) -
 
 
 def test_the_catalogues_are_up_to_date_with_the_english(tmp_path: Path) -> None:
-    for name in ("chapters", "clusters", "locales", "d2l_mgpu"):
+    for name in ("chapters", "clusters", "examples", "locales", "d2l_mgpu"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for name in ("_config.yml", "_toc.yml", "requirements.txt"):
         shutil.copy(ROOT / name, tmp_path)
@@ -112,6 +112,12 @@ PLANTED = [
     pytest.param(
         "vi", "Nó phải đi cùng", "It must stay in step with", "leaves English", id="English"
     ),
+    pytest.param("pt_BR", "dos ", "muitas vezes mais dos ", "has 'muitas", id="reads as often"),
+    pytest.param("vi", "0,95", "số không", "has 'số không'", id="zero in words"),
+    pytest.param("vi", "phải đi", "bằng một thiết bị", "has 'bằng một", id="by means of"),
+    pytest.param("zh_CN", "样本中的", "东西中的", "has '东西'", id="thing"),
+    pytest.param("zh_CN", "损失，", "损失,", "has '失,'", id="half-width punctuation"),
+    pytest.param("zh_CN", "副本保存", "副本在笔记本里保存", "has '笔记本'", id="laptop"),
 ]
 
 

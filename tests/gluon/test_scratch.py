@@ -85,7 +85,7 @@ def forgetful_allreduce(data):
 
 
 def slices_of_equal_size(X, devices):
-    """Erratum 12: five examples make five shards of one for four devices."""
+    """Erratum 3: five examples make five shards of one for four devices."""
     size = len(X) // len(devices)
     return [X[i : i + size].as_in_ctx(CPU) for i in range(0, len(X), size)]
 
@@ -96,7 +96,7 @@ def mean_of_means_loss(logits, y):
 
 
 def lenient_zip(*iterables, strict=False):
-    """Erratum 12: whoever has no partner is left out without a word."""
+    """Erratum 3: whoever has no partner is left out without a word."""
     return builtins.zip(*iterables, strict=False)
 
 
@@ -114,13 +114,13 @@ FAULTS = {
         AssertionError,
         "one is an alias",
     ),
-    "erratum 12: zip leaves a shard out": (
+    "erratum 3: zip leaves a shard out": (
         {"scatter": slices_of_equal_size, "zip": lenient_zip},
         ONE_CONTEXT,
         AssertionError,
         "away from what one device computes",
     ),
-    "erratum 12: one shard too many, and zip is strict": (
+    "erratum 3: one shard too many, and zip is strict": (
         {"scatter": slices_of_equal_size},
         ONE_CONTEXT,
         ValueError,

@@ -37,7 +37,7 @@ def gradients(module: nn.Module) -> list[torch.Tensor]:
     return [p.grad.clone() for p in module.parameters() if p.grad is not None]
 
 
-# Faults that were seen in published programs; each has the signature of the function.
+# Faults of published programs (the chapter links to two); each has the function's signature.
 
 
 def always_exchanging(replica, X, y, num_parts, weight):
@@ -120,7 +120,7 @@ def ranks() -> list[dict[Any, dict[str, Any]]]:
 
 
 def prove(name: str, sizes: list[int]) -> None:
-    """The proof: replicas agree, the result is one device's, and gradients travelled once."""
+    """The proof: replicas agree, the result is one device's, and there is one exchange."""
     found = [rank[name, str(sizes)] for rank in ranks()]
     assert_replicas_identical([rank["gradients"] for rank in found])
     X, y = batch(sum(sizes))
@@ -177,7 +177,7 @@ def buffers_after_steps(sizes: list[int]) -> list[torch.Tensor]:
     return gradients(replica)
 
 
-def test_ranks_with_different_numbers_of_parts_meet_also_with_batchnorm():
+def test_ranks_with_different_numbers_of_parts_agree_also_with_batchnorm():
     shards = launch(buffers_after_steps, [5, 1], num_devices=2, timeout=120)
     assert_replicas_identical(shards)
 

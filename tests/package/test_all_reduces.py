@@ -1,16 +1,24 @@
-"""Four ways to all-reduce give the naive sum, in the same bits everywhere, with known messages."""
+"""Four all-reduces give the naive sum, in the same bits everywhere, with known messages."""
 
 import math
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from d2l_mgpu import launch
-from d2l_mgpu.all_reduces import ALL_REDUCES, Sent, all_reduce_ring
+from d2l_mgpu import all_reduces, launch
+from d2l_mgpu.all_reduces import (
+    ALL_REDUCES,
+    Sent,
+    all_reduce_at_root,
+    all_reduce_ring,
+    all_reduce_sharded,
+    ring_rounds,
+)
 from tests.support.planting import planted
 
 pytestmark = pytest.mark.timeout(300)
@@ -60,40 +68,49 @@ def all_of_them() -> dict[str, tuple[list[str], tuple[int, int]]]:
 @pytest.mark.parametrize("k", WORLD_SIZES)
 def test_every_rank_gets_the_sum_and_sends_what_the_table_says(k: int) -> None:
     on_ranks = launch(all_of_them, num_devices=k)
-    S, depth = 1680, math.ceil(math.log2(k))
-    segments = math.ceil(S // k / 40)
+    N, depth = 1680, math.ceil(math.log2(k))
+    segments = math.ceil(N // k / 40)
     busiest = {
-        "at root": (k - 1, (k - 1) * S),
-        "tree": (depth, depth * S),
-        "sharded": (2 * (k - 1), 2 * (k - 1) * S // k),
-        "ring": (2 * (k - 1), 2 * (k - 1) * S // k),
-        "ring in segments": (2 * (k - 1) * segments, 2 * (k - 1) * S // k),
+        "at root": (k - 1, (k - 1) * N),
+        "tree": (depth, depth * N),
+        "sharded": (2 * (k - 1), 2 * (k - 1) * N // k),
+        "ring": (2 * (k - 1), 2 * (k - 1) * N // k),
+        "ring in segments": (2 * (k - 1) * segments, 2 * (k - 1) * N // k),
     }
-    total = {"at root": 2 * (k - 1) * S, "tree": 2 * (k - 1) * S}
     for name in WAYS:
         assert [results[name][0] for results in on_ranks] == [[]] * k
         sent = [results[name][1] for results in on_ranks]
         assert max(sent) == busiest[name]
-        assert sum(num_bytes for _, num_bytes in sent) == total.get(name, 2 * (k - 1) * S)
+        assert sum(num_bytes for _, num_bytes in sent) == 2 * (k - 1) * N
 
 
-# Faults: a line of the package's function replaced by another.
+# Faults: a line of a function of the package replaced by another.
 FAULTS = {
-    "the root forgets itself": ("at root", "travelling += term", "travelling = term"),
-    "the root sends one term": ("at root", "[sent.isend(travelling, o", "[sent.isend(term, o"),
-    "a shard is not summed": ("sharded", "total += term", "pass"),
-    "shards are not handed out": ("sharded", "shards[rank] = total", "return"),
-    "the ring forgets itself": ("ring", "segment += places[i]", "segment.copy_(places[i])"),
-    "the ring is one step short": ("ring", "2 * world_size - 1)", "2 * world_size - 2)"),
-    "a term is summed twice": ("ring", "if i < num_sums", "if i <= num_sums"),
-    "a copy that nobody reads": ("ring", "tensor.copy_(travelling)", "pass"),
+    "the root forgets itself": (all_reduce_at_root, "total += term", "total = term"),
+    "the root sends one term": (all_reduce_at_root, "[sent.isend(total, o", "[sent.isend(term, o"),
+    "a shard is not summed": (all_reduce_sharded, "total += term", "pass"),
+    "shards are not handed out": (all_reduce_sharded, "shards[rank] = total", "return"),
+    "the ring forgets itself": (ring_rounds, "incoming += place", "incoming.copy_(place)"),
+    "the ring is one step short": (ring_rounds, "range(2 * (k - 1))", "range(2 * k - 3)"),
+    "a term is summed twice": (ring_rounds, "summing = i < k - 1", "summing = i < k"),
+    "only one segment": (all_reduce_ring, "zip_longest(*rings)", "rings[0]"),
+    "a copy that is not written back": (all_reduce_ring, "tensor.copy_(whole)", "pass"),
 }
 
 
 def faulty(fault: str) -> AllReduce:
-    name, *texts = FAULTS[fault]
-    all_reduce = ALL_REDUCES[name]
-    return planted(all_reduce, *texts)[all_reduce.__name__]
+    function, *texts = FAULTS[fault]
+    wrong = planted(function, *texts)[function.__name__]
+    if function is all_reduce_ring:
+        return partial(wrong, segment_bytes=40)
+    if function is not ring_rounds:
+        return wrong
+
+    def ring(tensor: Tensor, sent: Sent) -> None:
+        with patch.object(all_reduces, "ring_rounds", wrong):
+            all_reduce_ring(tensor, sent)
+
+    return ring
 
 
 def unnoticed_faults() -> list[str]:

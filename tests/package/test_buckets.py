@@ -1,4 +1,4 @@
-"""Buckets that travel during backward leave the gradients of one device, and those of DDP."""
+"""Buckets reduced during backward leave the gradients of one device, and those of DDP."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -141,13 +141,14 @@ FAULTS = {
         "if bucket.missing:\n                continue",
     ),
     "old gradients of unused layers": ("view.fill_(-0.0)", "pass"),
-    "zeros for what nobody used": ("            view.fill_(-0.0)", "            view.zero_()"),
+    "zeros for what nobody used": ("view.fill_(-0.0)", "view.zero_()"),
     "zeros stay though nobody used it": ("param.grad = None", "pass"),
     "start not shared": ("            broadcast(tensor)", "            pass"),
     "views not attached": ("param.grad = view", "pass"),
     "every bucket sent twice": (
-        "bucket.put(param)\n                self._send_what_is_full()",
-        "bucket.put(param)\n                bucket.missing or dist.all_reduce(bucket.flat)",
+        "self.bucket_of[param].put(param)\n        self.send_full_buckets()",
+        "bucket = self.bucket_of[param]\n        bucket.put(param)\n"
+        "        bucket.missing or dist.all_reduce(bucket.flat)",
     ),
 }
 
@@ -339,7 +340,7 @@ def everything() -> dict[str, Any]:
         for way, make in (("buckets", Bucketed), ("DDP", finding_unused), ("zeros", zeros)):
             found[way] = {case: steps_of(*case, make) for case in UNUSED}
         found["minus zero"] = gradients_of_minus_zero()
-        blurred = planted(buckets, "self.marks[param].add_(0.0)", "pass")["Bucketed"]
+        blurred = planted(buckets, "first_number(view).add_(0.0)", "pass")["Bucketed"]
         found["minus zero, planted"] = gradients_of_minus_zero(blurred)
         found["without sync"] = exchanges_without_sync()
         found["the newest takes over"] = the_newest_takes_over()
@@ -377,7 +378,7 @@ def test_micro_batches_leave_what_ddp_leaves_after_one_exchange(world_size):
         assert sum(found["sent"]) == 2 * 11_175_818
 
 
-def test_a_bucket_travels_while_backward_goes_on():
+def test_a_bucket_is_sent_while_backward_goes_on():
     for rank in ranks(2):
         assert rank["counts"] == [0, 1, 2, 3]
 

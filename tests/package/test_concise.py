@@ -285,7 +285,7 @@ def weight_norm(module: nn.Module) -> nn.Module:
 def test_a_parameter_that_nothing_starts_afresh_is_named_and_nothing_is_changed(net, parameter):
     before = copy.deepcopy(net.state_dict())
     X = torch.zeros(2, 8, dtype=torch.int64 if isinstance(net, nn.Embedding) else None)
-    with pytest.raises(ValueError, match=f"No layer starts the parameter '{parameter}' afresh"):
+    with pytest.raises(ValueError, match=f"No layer initializes the parameter '{parameter}'"):
         init_weights(net, X)
     assert_replicas_identical([list(net.state_dict().values()), list(before.values())])
 

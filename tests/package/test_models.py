@@ -1,9 +1,14 @@
 """The two networks have the shapes, sizes and values that the book says they have."""
 
+import ast
+import re
+
 import pytest
 import torch
 
+from book.config import ROOT
 from d2l_mgpu import LeNet, Residual, lenet, lenet_params, loss, resnet18
+from d2l_mgpu.models import LENET_SHAPES
 
 
 def test_lenet_has_the_parameters_of_the_outline():
@@ -12,6 +17,12 @@ def test_lenet_has_the_parameters_of_the_outline():
         (20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)
     ]  # fmt: skip
     assert sum(p.numel() for p in lenet_params()) == 129_068
+
+
+def test_the_chapter_shows_the_shapes_that_the_package_uses():
+    chapter = (ROOT / "chapters" / "multiple-gpus.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^LENET_SHAPES = (\[.*?^\])$", chapter, re.MULTILINE | re.DOTALL)
+    assert ast.literal_eval(shown) == LENET_SHAPES
 
 
 def test_the_published_start_is_a_parameter_and_the_default_scales_each_layer():

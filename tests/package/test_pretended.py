@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -177,7 +178,7 @@ RUN: dict[str, tuple[Callable[[list[torch.device]], Any], list[str]]] = {
         ["prove_equals_one_device", "train_batch", "get_params", "scatter", "split_batch"],
     ),
     "evaluation": (evaluated, ["evaluate_accuracy"]),
-    "fast": (fast, ["FastNet", "DeviceBatches", "on_device"]),
+    "fast": (fast, ["FastNet", "in_bf16", "DeviceBatches", "on_device"]),
     "network": (
         lambda devices: split("network", devices),
         ["prove_split_equals_one_device", "split_step", "place_stages", "network_split"],
@@ -230,6 +231,9 @@ def adds_without_moving(data):
         x.copy_(data[0])
 
 
+without_moving = partial(scratch.train_batch, allreduce=adds_without_moving)
+
+
 def always_to_the_first(X, devices):
     return [shard.to(devices[0]) for shard in X.tensor_split(len(devices))]
 
@@ -254,7 +258,7 @@ def evaluate(devices: list[torch.device]) -> None:
 FAULTS = {
     "shards left behind": (scratch, "scatter", shards_left_behind, prove_scratch),
     "labels left behind": (scratch, "split_batch", labels_left_behind, prove_scratch),
-    "all-reduce adds without moving": (scratch, "allreduce", adds_without_moving, prove_scratch),
+    "all-reduce adds without moving": (scratch, "train_batch", without_moving, prove_scratch),
     "copies to the wrong device": (scratch, "scatter", always_to_the_first, prove_scratch),
     "data: labels left behind": (
         splitting, "split_batch", labels_left_behind, prove_split("data")

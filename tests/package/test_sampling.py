@@ -66,12 +66,12 @@ def test_a_sampler_goes_on_where_another_stopped(
 )
 def test_a_place_in_another_order_is_refused(name: str, sampler: ShardSampler) -> None:
     saved = ShardSampler(21, 2, seed=7, rank=1, world_size=2).state_dict() | {"position": 3}
-    with pytest.raises(ValueError, match=rf"has {name} \d+, but the saved one {saved[name]}\."):
+    with pytest.raises(ValueError, match=rf"has {name} \d+, the saved one {saved[name]}\."):
         sampler.load_state_dict(saved)
     for place in ({"position": -5}, {"position": 12}, {"epoch": -3}, {"epoch": 1.5}):
         with pytest.raises(ValueError, match=f"{next(iter(place))} "):
             ShardSampler(21, 2, seed=7).load_state_dict(saved | place)
-    with pytest.raises(ValueError, match="but the saved one None"):
+    with pytest.raises(ValueError, match="the saved one None"):
         sampler.load_state_dict({"epoch": 0, "position": 3})
     assert sampler.position == 0
 
@@ -98,7 +98,7 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own() -> None:
         ((0, 1), {}, "num_examples must be an integer of at least 1, but it is 0"),
         ((10, 0), {}, "batch_size must be an integer of at least 1, but it is 0"),
         ((10, 2.5), {}, "batch_size must be an integer of at least 1, but it is 2.5"),
-        ((10, 2), {"rank": 2, "world_size": 2}, r"rank must be in 0\.\.1, but it is 2"),
+        ((10, 2), {"rank": 2, "world_size": 2}, r"rank must be in 0\.\.1, not 2"),
         ((10, 2), {"rank": -1}, "rank must be an integer of at least 0, but it is -1"),
     ],
 )

@@ -1,5 +1,7 @@
 """Data parallelism from scratch equals one device, for any number of replicas and any batch."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -35,6 +37,25 @@ def test_train_batch_returns_the_mean_loss_of_the_batch():
     X, y = torch.zeros(5, 1, 28, 28), torch.tensor([0, 1, 2, 3, 4])
     mean = train_batch(X, y, params, [CPU, CPU], lr=0.0)
     assert mean.item() == pytest.approx(torch.tensor(10.0).log().item())  # logits are all zero
+
+
+def test_the_all_reduce_is_an_argument_that_gets_the_gradients_of_one_parameter_at_a_time():
+    calls, params = [], [get_params(lenet_params(), CPU) for _ in range(3)]
+
+    def recording_allreduce(data):
+        calls.append([x.shape for x in data])
+        allreduce(data)
+
+    X, y = torch.rand(4, 1, 28, 28), torch.arange(4)
+    train_batch(X, y, params, [CPU] * 3, lr=0.1, allreduce=recording_allreduce)
+    assert calls == [[p.shape] * 3 for p in lenet_params()]
+    assert_replicas_identical(params)
+
+
+def test_a_step_without_the_sum_of_the_gradients_fails_the_proof():
+    step = partial(train_batch, allreduce=lambda gradients: None)
+    with pytest.raises(AssertionError, match="replicas 0 and 1 differ by"):
+        prove_equals_one_device(step, get_params, [CPU] * 2)
 
 
 def test_get_params_always_copies_and_collects_gradients_from_none():

@@ -18,7 +18,7 @@ from tests.support.planting import planted
 
 pytestmark = pytest.mark.timeout(300)
 SHAPES = [(), (0,), (1,), (3,), (2, 3, 7), (3 * 2**16 + 1,)]  # the last takes several chunks
-AllReduceShared = Callable[[list[Tensor]], None]
+AllReduceShared = Callable[[list[Tensor], Callable[[], object]], None]
 
 
 def wrong_sums(
@@ -26,20 +26,19 @@ def wrong_sums(
 ) -> list[str]:
     """What is wrong with the tensors on this rank, right after `all_reduce`. The last rank takes
     its time, `late` seconds, to bring its numbers, and after each barrier."""
-    rank, world_size, barrier = dist.get_rank(), dist.get_world_size(), dist.barrier
+    rank, world_size = dist.get_rank(), dist.get_world_size()
     late *= rank == world_size - 1
     tensors = shared_tensors(shape, dtype)
-    with patch.object(dist, "barrier", lambda: (barrier(), time.sleep(late))):
-        time.sleep(late)
-        tensors[rank].copy_(own(rank, shape, dtype))
-        all_reduce(tensors)
+    time.sleep(late)
+    tensors[rank].copy_(own(rank, shape, dtype))
+    all_reduce(tensors, lambda: (dist.barrier(), time.sleep(late)))
     found = torch.stack(tensors)
     expected = sum(own(r, shape, dtype) for r in range(world_size))
     wrong = {
         "sum": torch.allclose(found[rank], expected, rtol=1e-5),
         "bits": all(torch.equal(tensor, found[0]) for tensor in found),
     }
-    barrier()
+    dist.barrier()
     return [f"{what} of {dtype} {shape}" for what, right in wrong.items() if not right]
 
 
@@ -56,8 +55,8 @@ def test_every_rank_finds_the_sum_in_all_tensors(k: int) -> None:
 # Faults: words of all_reduce_shared replaced by others.
 FAULTS = {
     "none": ("total += other", "total += other"),
-    "sums before all have written": ("dist.barrier()  # all ranks have written", "#"),
-    "leaves before all have summed": ("dist.barrier()  # all ranks have summed", "#"),
+    "sums before all have written": ("barrier()  # all ranks have written", "#"),
+    "leaves before all have summed": ("barrier()  # all ranks have summed", "#"),
     "forgets the remainder": ("tensor_split(", "split(tensor.numel() // "),
     "forgets a term": ("total += other", "total += other if other is others[0] else 0"),
     "forgets one tensor": ("other.copy_(total)", "other is others[0] or other.copy_(total)"),

@@ -1,4 +1,7 @@
-"""Each way to split training equals one device, and its traffic is what the formulas say."""
+"""Each split equals one device, and its traffic is what the formulas say."""
+
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -7,12 +10,12 @@ from torch import Tensor
 from d2l_mgpu import (
     SPLITS,
     Exchange,
+    Split,
     Traffic,
     lenet,
     lenet_params,
     prove_split_equals_one_device,
     split_step,
-    splitting,
 )
 from d2l_mgpu.models import LAYERS
 from d2l_mgpu.traffic import all_gather, sum_gradients
@@ -35,6 +38,12 @@ def one_step(name: str, k: int, batch_size: int) -> tuple[Traffic, list[list[Ten
 
 def prove(name: str, k: int, **options: object) -> float:
     return prove_split_equals_one_device(SPLITS[name], [CPU] * k, **options)  # type: ignore[arg-type]
+
+
+def with_gradients(name: str, **collective: object) -> Split:
+    """Split `name`, with another collective in its `gradients`."""
+    split = SPLITS[name]
+    return replace(split, gradients=partial(split.gradients, **collective))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -109,6 +118,16 @@ def own_shard_only(shards, devices, traffic):
     return wholes
 
 
+def plain_copies(shards, devices, traffic):
+    """Right values, but autograd does not see what the devices copy from each other."""
+    if len(devices) == 1:  # the logits
+        return all_gather(shards, devices, traffic)
+    return [
+        torch.cat([s if i == to else s.detach() for i, s in enumerate(shards)], dim=1)
+        for to in range(len(devices))
+    ]
+
+
 def no_sum(device_params, traffic):
     """Every replica follows its own shard."""
 
@@ -129,37 +148,58 @@ def mean_of_means(device_params, traffic):
 
 
 @pytest.mark.parametrize(
-    ("name", "target", "attribute", "fault"),
+    ("name", "attribute", "fault"),
     [
-        ("network", Exchange, "backward", staticmethod(silent_backward)),
-        ("network", Exchange, "apply", detached_forward),
-        ("layers", Exchange, "backward", staticmethod(silent_backward)),
-        ("layers", Exchange, "backward", staticmethod(last_only_backward)),
-        ("layers", Exchange, "apply", detached_forward),
-        ("layers", splitting, "all_gather", swapped_gather),
-        ("layers", splitting, "all_gather", own_shard_only),
-        ("data", splitting, "sum_gradients", no_sum),
-        ("data", splitting, "sum_gradients", gather_without_broadcast),
-        ("data", splitting, "sum_gradients", mean_of_means),
+        ("network", "backward", staticmethod(silent_backward)),
+        ("network", "apply", detached_forward),
+        ("layers", "backward", staticmethod(silent_backward)),
+        ("layers", "backward", staticmethod(last_only_backward)),
+        ("layers", "apply", detached_forward),
     ],
 )
-def test_the_proof_notices_a_planted_fault(name, target, attribute, fault, monkeypatch):
+def test_the_proof_notices_a_fault_in_the_exchange(name, attribute, fault, monkeypatch):
     assert prove(name, 2, num_steps=1) < 1e-12
-    monkeypatch.setattr(target, attribute, fault)
+    monkeypatch.setattr(Exchange, attribute, fault)
     with pytest.raises(AssertionError):
         prove(name, 2, num_steps=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "collective", "fault"),
+    [
+        ("layers", "gather", swapped_gather),
+        ("layers", "gather", own_shard_only),
+        ("layers", "gather", plain_copies),
+        ("data", "all_reduce", no_sum),
+        ("data", "all_reduce", gather_without_broadcast),
+        ("data", "all_reduce", mean_of_means),
+    ],
+)
+def test_the_proof_notices_a_fault_in_a_collective(name, collective, fault):
+    split = with_gradients(name, **{collective: fault})
+    with pytest.raises(AssertionError):
+        prove_split_equals_one_device(split, [CPU] * 2, num_steps=1)
+
+
+def test_copies_that_autograd_does_not_see_leave_the_first_loss_right():
+    X, y = torch.randn(4, 1, 28, 28), torch.arange(4)
+    device_params = SPLITS["layers"].place(lenet_params(), [CPU] * 2)
+    split = with_gradients("layers", gather=plain_copies)
+    total = split.gradients(X, y, device_params, [CPU] * 2, Traffic())
+    expected = torch.nn.functional.cross_entropy(lenet(X, lenet_params()), y, reduction="sum")
+    torch.testing.assert_close(total, expected)
+
+
 @pytest.mark.parametrize("parameter", range(8))
-def test_the_proof_notices_nan_in_the_gradient_of_any_parameter(parameter, monkeypatch):
+def test_the_proof_notices_nan_in_the_gradient_of_any_parameter(parameter):
     def nan_in_one(device_params, traffic):
         sum_gradients(device_params, traffic)
         for params in device_params:
             params[parameter].grad.flatten()[-1] = torch.nan
 
-    monkeypatch.setattr(splitting, "sum_gradients", nan_in_one)
+    split = with_gradients("data", all_reduce=nan_in_one)
     with pytest.raises(AssertionError, match=r"nan away|NaN in parameter"):
-        prove("data", 2, num_steps=1)
+        prove_split_equals_one_device(split, [CPU] * 2, num_steps=1)
 
 
 @pytest.mark.parametrize("name", SPLITS)
@@ -172,7 +212,7 @@ def test_a_proof_without_a_step_is_refused(name):
 
 
 @pytest.mark.parametrize("name", SPLITS)
-def test_one_device_sends_nothing_and_waits_for_nobody(name):
+def test_one_device_sends_nothing_and_never_waits(name):
     traffic, _ = one_step(name, k=1, batch_size=4)
     assert (traffic.synchronizations, traffic.transfers, traffic.bytes) == ({}, {}, {})
 

@@ -67,6 +67,16 @@ def test_every_page_works_from_a_folder_and_fits_on_a_phone(
     assert {name: each for name, each in found.items() if each} == {}
 
 
+def test_on_a_screen_of_1280_pixels_no_code_is_cut_off(browser: Browser) -> None:
+    """Code and output are the same in every language."""
+    cut = """all => all.filter((each) => each.scrollWidth > each.clientWidth)
+      .map((each) => each.innerText)"""
+    with watched(browser, FILES, viewport={"width": 1280, "height": 800}) as (page, _):
+        for name in (each for each in pages() if each.startswith("chapters/")):
+            page.goto(FILES + name)
+            assert page.eval_on_selector_all(".cell_input pre", cut) == [], name
+
+
 PLANTED = {
     '<main style="width: 400px">wide</main>': "scrolls sideways by 80 pixels",
     '<p class="picture"><img src="a.svg" width="100"></p>': "a.svg is 100 pixels wide",

@@ -23,6 +23,10 @@ def test_the_generated_set_never_poses_as_the_real_one(capsys: pytest.CaptureFix
         "drawn by d2l_mgpu.garments with seed 0\n"
     )
     assert capsys.readouterr().out == line
+    load_data_fashion_mnist(128, source="generated")
+    assert capsys.readouterr().out == "", "a notebook says it once"
+    load_data_fashion_mnist(128, num_train=5, source="generated")
+    assert "5 training and" in capsys.readouterr().out
     for what in (repr(train), repr(test.dataset)):
         assert what.startswith(GENERATED) and "drawn by d2l_mgpu.garments" in what
     assert repr(train).endswith("in 47 batches")

@@ -36,7 +36,7 @@ def by_rounds(k, num_bytes):
         ("ring-schedule", next_shard_first),
         ("tree-bytes", by_rounds),
         ("tree-bytes", lambda k, num_bytes: (k - 1).bit_length() * num_bytes),
-        ("crossover-size", lambda alpha, bandwidth, n: n * alpha * bandwidth),
+        ("crossover-size", lambda alpha, beta, k: k * alpha * beta),
     ],
 )
 def test_right_attempts_are_right(name, attempt, verdict):
@@ -50,12 +50,16 @@ def test_right_attempts_are_right(name, attempt, verdict):
         ("ring-schedule", wrong_way_round, "with 3 ranks, shard 0 on rank 0 is the sum"),
         ("ring-schedule", starts_again, "with 2 ranks, shard 0 on rank 0 is the sum"),
         ("ring-schedule", lambda rank, i, k: rank - i, "in round 1, rank 0 of 2 sends shard -1"),
-        ("tree-bytes", lambda k, S: int(math.log2(k)) * S, "with 3 ranks"),
-        ("tree-bytes", lambda k, S: 2 * math.ceil(math.log2(k)) * S, "with 2 ranks"),
-        ("tree-bytes", lambda k, S: (k - 1) * S, "with 4 ranks and tensors of 1,004 bytes, the"),
-        ("crossover-size", lambda a, B, n: a * B, "and 2 ranks you gave 20000 bytes"),
-        ("crossover-size", lambda a, B, n: 2 * a * B, "and 8 ranks you gave 40000 bytes"),
-        ("crossover-size", lambda a, B, n: math.nan, "you gave nan bytes"),
+        ("tree-bytes", lambda k, N: int(math.log2(k)) * N, "with 3 ranks"),
+        ("tree-bytes", lambda k, N: 2 * math.ceil(math.log2(k)) * N, "with 2 ranks"),
+        ("tree-bytes", lambda k, N: (k - 1) * N, "with 4 ranks and tensors of 1,004 bytes, the"),
+        ("crossover-size", lambda alpha, beta, k: alpha * beta, "and 2 ranks you gave 20000 bytes"),
+        (
+            "crossover-size",
+            lambda alpha, beta, k: 2 * alpha * beta,
+            "and 8 ranks you gave 40000 bytes",
+        ),
+        ("crossover-size", lambda alpha, beta, k: math.nan, "you gave nan bytes"),
     ],
 )
 def test_other_attempts_are_told_where_they_fail(name, attempt, what_went_wrong, verdict):

@@ -91,9 +91,9 @@ def test_right_attempts_are_right(name, attempt, verdict):
 @pytest.mark.parametrize(
     ("name", "attempt", "what_went_wrong"),
     [
-        ("buckets", never_above_the_limit, "in buckets of [5160], but you gave [40, 5120]"),
-        ("buckets", one_limit, "in buckets of [20, 30, 10], but you gave [30, 30]"),
-        ("buckets", one_by_one, "in buckets of [5160], but you gave [40, 5120]"),
+        ("buckets", never_above_the_limit, "into buckets of [5160], but you gave [40, 5120]"),
+        ("buckets", one_limit, "into buckets of [20, 30, 10], but you gave [30, 30]"),
+        ("buckets", one_by_one, "into buckets of [5160], but you gave [40, 5120]"),
         ("hidden-share", summed, "0.750 of the time is hidden, but you gave 0.8"),
         ("hidden-share", by_count, "all-reduces from 6 to 14: 0.500 of the time"),
         ("hidden-share", begun_early_enough, "from 4 to 8 and from 6 to 12: 0.750"),
