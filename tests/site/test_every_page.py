@@ -74,6 +74,7 @@ def test_on_a_screen_of_1280_pixels_no_code_is_cut_off(browser: Browser) -> None
     with watched(browser, FILES, viewport={"width": 1280, "height": 800}) as (page, _):
         for name in (each for each in pages() if each.startswith("chapters/")):
             page.goto(FILES + name)
+            page.eval_on_selector_all("details", "all => all.forEach((each) => each.open = true)")
             assert page.eval_on_selector_all(".cell_input pre", cut) == [], name
 
 

@@ -117,7 +117,7 @@ def test_code_is_copied_without_prompts(open_page) -> None:
     page.evaluate("""document.addEventListener("copy", (event) => {
       window.copied = event.target.value ?? String(getSelection());
     }, true)""")
-    cell = page.locator("div.cell_input").first
+    cell = page.locator("div.cell_input:visible").first  # the imports are folded
     tab_to(page, "div.cell_input .copybtn")
     assert page.evaluate("getComputedStyle(document.activeElement).opacity") == "1"
     name = page.evaluate("document.activeElement.ariaLabel")

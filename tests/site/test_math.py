@@ -61,7 +61,7 @@ def formulas(path: Path) -> list[str]:
     """The formulas of a chapter, read from its source."""
     text = path.read_text(encoding="utf-8")
     displayed = re.findall(r"^```\{math\}\n(?::[^\n]*\n)*(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    code = r"^ *(`{3,})(?:python|bash|\{code-cell\}|\{math\}).*?^ *\1$|^ *`{3,}.*?$|`[^`\n]+`"
+    code = r"^ *(`{3,})(?:python|bash|\{code-cell\}|\{math\}).*?^ *\1$|^ *`{3,}|`[^`\n]+`"
     prose = re.sub(code, "", text, flags=re.MULTILINE | re.DOTALL)
     return displayed + re.findall(r"(?<![\\$])\$([^$]+)\$", prose)
 
