@@ -75,6 +75,7 @@ def test_on_a_screen_of_1280_pixels_no_code_is_cut_off(browser: Browser) -> None
         for name in (each for each in pages() if each.startswith("chapters/")):
             page.goto(FILES + name)
             page.eval_on_selector_all("details", "all => all.forEach((each) => each.open = true)")
+            page.add_style_tag(content=".toggle-hidden > * { display: block !important }")
             assert page.eval_on_selector_all(".cell_input pre", cut) == [], name
 
 
