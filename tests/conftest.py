@@ -12,7 +12,6 @@ from filelock import FileLock
 from playwright.sync_api import Browser
 
 from book.browser import NAMES, program, running
-from d2l_mgpu.data.fashion_mnist import say_once
 from tests.support import ROOT
 from tests.support.leftovers import state_of_this_process
 from tests.support.their_book import build_their_book
@@ -87,12 +86,6 @@ def each_start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Let `launch` start processes in one of its two ways."""
     monkeypatch.setenv("D2L_MGPU_START", request.param)
     return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def images_are_announced_again() -> None:
-    """Each test is a program of its own, which says once what its images are."""
-    say_once.cache_clear()
 
 
 @pytest.fixture

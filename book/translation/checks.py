@@ -42,11 +42,16 @@ def parser() -> MarkdownIt:
     return MarkdownIt("commonmark").use(dollarmath_plugin).use(myst_role_plugin)
 
 
+def rows(name: str) -> list[dict[str, str]]:
+    """The rows of a table in locales/."""
+    with (ROOT / "locales" / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 @cache
 def english_pages(language: Language) -> dict[str, str]:
     """Pages of other sites in a language of the book: their address -> the English one."""
-    with (ROOT / "locales" / "links.csv").open(encoding="utf-8") as file:
-        return {row[language.code]: row["en"] for row in csv.DictReader(file)}
+    return {row[language.code]: row["en"] for row in rows("links.csv")}
 
 
 @dataclass
@@ -155,15 +160,14 @@ class Term:
 @cache
 def glossary() -> tuple[Term, ...]:
     """The terms of locales/glossary.csv."""
-    with (ROOT / "locales" / "glossary.csv").open(encoding="utf-8") as file:
-        return tuple(
-            Term(
-                english=re.sub(r" \(.*\)$", "", row["en"]),
-                translations={code: row[code] for code in row if code not in ("en", "note")},
-                strict=row.get("strict") == "strict",
-            )
-            for row in csv.DictReader(file)
+    return tuple(
+        Term(
+            english=re.sub(r" \(.*\)$", "", row["en"]),
+            translations={code: row[code] for code in row if code not in ("en", "note")},
+            strict=row.get("strict") == "strict",
         )
+        for row in rows("glossary.csv")
+    )
 
 
 def pattern(term: str, language: Language) -> re.Pattern[str]:
@@ -196,11 +200,9 @@ def other_terms(english: str, translation: str, language: Language) -> Iterator[
 @cache
 def avoided() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     """The rows of locales/avoided.csv: a language, what reads wrong in it, what to write."""
-    with (ROOT / "locales" / "avoided.csv").open(encoding="utf-8") as file:
-        return tuple(
-            (row["language"], re.compile(row["pattern"]), row["instead"])
-            for row in csv.DictReader(file)
-        )
+    return tuple(
+        (row["language"], re.compile(row["pattern"]), row["instead"]) for row in rows("avoided.csv")
+    )
 
 
 def words_to_avoid(translation: str, language: Language) -> Iterator[str]:

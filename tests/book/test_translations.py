@@ -1,6 +1,5 @@
 """The committed translations: complete, current, and true to what they translate."""
 
-import csv
 import re
 import shutil
 from pathlib import Path
@@ -71,8 +70,7 @@ def test_each_page_figure_and_word_of_the_interface_has_its_catalogue() -> None:
 
 
 def test_the_glossary_has_each_term_once_in_every_language() -> None:
-    with (ROOT / "locales" / "glossary.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = checks.rows("glossary.csv")
     terms = [row["en"] for row in rows]
     assert len(terms) >= 120
     assert len(set(terms)) == len(terms)
